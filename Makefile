@@ -7,16 +7,7 @@ BASE ?= python:3.11-slim-bookworm
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 SBOM := build/apportion.cdx.json
 BIN := $(VENV)/bin
-# pip says what it does in hundreds of lines: of each package its name is enough, as it comes
-INSTALL = { PYTHONUNBUFFERED=1 $(BIN)/pip install --disable-pip-version-check --progress-bar off --require-hashes \
-  -r requirements/$(1).txt -r requirements/build.txt && printf 'ended 0\n' || printf 'ended 1\n'; } | { \
-  printf 'Installing into $(VENV) what requirements/$(1).txt pins:\n '; at=1; \
-  while read -r word name rest; do case $$word in \
-    Collecting) name=$${name%%=*}; at=$$((at + $${\#name} + 1)); \
-      if test $$at -gt 79; then printf '\n '; at=$$(($${\#name} + 2)); fi; printf ' %s' "$$name";; \
-    Installing) printf '\n  … unpacking them\n';; \
-    ended) exit $$name;; \
-  esac; done; }
+INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
   --no-emit-index-url
 
@@ -133,7 +124,7 @@ recording: $(VENV)/dev.done ## Record this repository's history as the workload 
 	  record(Path("."), Path("worker/apportion/demo/workload/recorded.jsonl.xz"), max_requests=300)'
 
 benchmarks: $(VENV)/dev.done ## Measure against the floor, peers and the optimum, and search for the dearest request
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/benchmarks.txt
+	$(INSTALL) --require-hashes -r requirements/benchmarks.txt
 	$(BIN)/python -m benchmarks
 
 reliability-sink: $(VENV)/dev.done ## Kill a sink at random moments, KILLS times; its tables must equal its lines
@@ -154,18 +145,14 @@ $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed: make PYTHON=python3.12 …" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/demo.done: requirements/demo.txt requirements/build.txt pyproject.toml | $(VENV)/bin/python
-	@$(call INSTALL,demo)
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	@touch $@
-
-$(VENV)/dev.done: requirements/dev.txt requirements/build.txt pyproject.toml | $(VENV)/bin/python
-	@$(call INSTALL,dev)
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+$(VENV)/demo.done $(VENV)/dev.done: $(VENV)/%.done: requirements/%.txt requirements/build.txt pyproject.toml | $(VENV)/bin/python
+	@echo 'Installing requirements/$*.txt into $(VENV), which takes a minute or two …'
+	@$(INSTALL) --require-hashes -r requirements/$*.txt -r requirements/build.txt
+	@$(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@ $(VENV)/demo.done
 
 $(VENV)/docs.done: requirements/docs.txt | $(VENV)/bin/python
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
+	$(INSTALL) --require-hashes -r requirements/docs.txt
 	@touch $@
 
 build/twine.done: requirements/twine.txt $(VENV)/dev.done

@@ -1,1 +1,1 @@
-"""What Apportion costs, as ratios of things run side by side: `make benchmarks`."""
+"""Benchmarks of Apportion, as ratios of things that run side by side: `make benchmarks`."""

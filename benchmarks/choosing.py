@@ -1,4 +1,4 @@
-"""What each strategy's choosing costs without counting, and what shrinking costs with it."""
+"""Cost of each strategy's choosing without counting, and of shrinking with it."""
 
 from collections.abc import Callable, Sequence
 from time import perf_counter
@@ -16,7 +16,7 @@ ITEMS = 300
 
 
 class _Free:
-    """A counter that costs next to nothing: a token is four characters, and lengths are known."""
+    """A counter with almost no cost: a token is four characters, and lengths are known."""
 
     name = "chars4"
     digest = "sha256:free"
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def _choosing_s(name: str, fields: dict[str, Any]) -> float:
-    """Return how long the strategy itself takes: the phase `choose` of composing."""
+    """Return the time of the strategy itself, which is the phase `choose` of composing."""
     policy = load_catalogue(None).resolve(name.split(",", maxsplit=1)[0], 0)
     counters = {**ENGINE.counters, policy.counter: _Free()}
     engine = type(ENGINE)(ENGINE.version, counters)

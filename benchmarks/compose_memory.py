@@ -1,8 +1,8 @@
-"""Whether `apportion compose` needs no more memory for a long stream than for a short one.
+"""A check that `apportion compose` needs no more memory for a long stream than for a short one.
 
-Pipes JSON lines, made as they are sent, through the command and reads its peak memory on the way. All
-contents differ, so nothing that is remembered is of use: what is bounded has to show its bound. Every
-20th event is an artifact that takes the place of its session's last one. Linux only, for it reads /proc.
+It pipes generated JSON lines through the command, and reads the peak memory meanwhile. All contents differ,
+so no cache helps, and each bound is reached. Every 20th event is an artifact that replaces the last one of
+its session. It reads /proc, so it needs Linux.
 
     python benchmarks/compose_memory.py --megabytes 1000 --sessions 10000
 """

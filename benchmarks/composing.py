@@ -1,4 +1,4 @@
-"""What `compose` costs beside counting and hashing contents, and how it grows."""
+"""Cost of `compose` without counting and hashing contents, and its growth."""
 
 from collections.abc import Sequence
 from time import perf_counter
@@ -51,7 +51,7 @@ def _uncached() -> Any:
 
 
 class _Known:
-    """A counter that has counted before."""
+    """A counter that remembers all counts."""
 
     def __init__(self, counter: TokenCounter) -> None:
         self.name, self.digest = counter.name, counter.digest
@@ -69,7 +69,7 @@ class _Known:
 
 
 def _known_s(asked: ContextRequest) -> float:
-    """Return what composing takes where every count is known, less hashing contents."""
+    """Return the time of composing with known counts, minus the hashing of contents."""
     known, policy = _Known(exact_counter("o200k_base")), _uncached()
     engine = Engine(ENGINE.version, {**ENGINE.counters, "o200k_base": known})
     text = compose(asked, EMPTY, policy, engine).composed.text or ""
@@ -83,7 +83,7 @@ def _known_s(asked: ContextRequest) -> float:
 
 
 class _Stopwatch:
-    """A counter that knows how long it took."""
+    """A counter that measures its own time."""
 
     def __init__(self, counter: TokenCounter) -> None:
         self.name, self.digest = counter.name, counter.digest
@@ -104,7 +104,7 @@ class _Stopwatch:
 
 
 def _own_and_whole(asked: ContextRequest) -> tuple[float, float]:
-    """Return what composing takes besides counting and hashing contents, and in all, counted from cold."""
+    """Return the time without counting and hashing, and the whole time, both with empty caches."""
     watch, policy = _Stopwatch(exact_counter("o200k_base")), _uncached()
     engine = Engine(ENGINE.version, {**ENGINE.counters, "o200k_base": watch})
     text = compose(asked, EMPTY, policy, engine).composed.text or ""

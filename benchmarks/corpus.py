@@ -1,4 +1,4 @@
-"""Text and requests for the benchmarks: real source code in pieces of about 400 tokens, ever the same."""
+"""Text and requests for the benchmarks: real source code in pieces of about 400 tokens, always the same."""
 
 import json
 import re

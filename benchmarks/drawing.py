@@ -1,4 +1,4 @@
-"""How all plots of the benchmarks look: importing it sets that."""
+"""The style of all plots of the benchmarks, which an import of this module sets."""
 
 import matplotlib as mpl
 

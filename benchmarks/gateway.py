@@ -1,13 +1,13 @@
-"""The latency of `apportion gateway` beside a bare aiohttp handler, at a fixed rate of calls.
+"""Latency of `apportion gateway` compared with a bare aiohttp handler, at a fixed rate of calls.
 
     python -m benchmarks.gateway [SECONDS [BROKERS]]
 
-`--local` is always measured. With brokers, such as localhost:29092, so is a gateway before a worker.
+`--local` is always measured. With brokers, such as localhost:29092, a gateway with a worker is measured, too.
 
-Calls are sent at their times, whether or not earlier ones are answered. A latency counts from the time at
-which the call was to be sent. Calls of the first WARM_S seconds do not count: a broker that has just started
-compiles its code. The bare handler reads a body and answers 2 KB.
-Then: the time to pass over an answer to another gateway's call, from the fetched bytes on.
+Calls are sent on schedule, even if earlier calls are not answered. A latency counts from the scheduled time.
+Calls of the first WARM_S seconds do not count, because a new broker compiles its code. The bare handler reads
+a body and answers 2 KB. At the end, the time to skip an answer to another gateway's call is measured, from
+the fetched bytes on.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Requests within the default bounds that once took a worker seconds or minutes, scaled to 1 MiB.
 
-Each is what somebody could send; none is what anybody means. Beside them the ordinary requests of that size.
+They are possible but not useful. Ordinary requests of that size are added for comparison.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,13 +18,13 @@ _PATH_CHARACTERS = 4_096
 _PARSED_CHARACTERS = 8_192
 """The longest text that is parsed."""
 _MANY_LETTERS = 0x20000
-"""From here on stand 42,720 ideographs."""
+"""The first of 42,720 ideographs."""
 
 Fields = dict[str, Any]
 
 
 def grown(make: Callable[[int], Fields], most: int) -> Fields:
-    """Return the fields made for the greatest number, up to `most`, with which the event keeps its bound."""
+    """Return the fields for the greatest number, up to `most`, that fit into an event."""
     number = most
     while (size := len(event(fields := make(number)))) > EVENT_BYTES:
         number = min(number - 1, number * EVENT_BYTES // size)
@@ -32,7 +32,7 @@ def grown(make: Callable[[int], Fields], most: int) -> Fields:
 
 
 def lanes_policy(counter: str) -> Fields:
-    """Return a policy whose lanes take whatever the total allows."""
+    """Return a policy with lanes that may use the whole total."""
     lanes = {
         name: {"priority": place, "min_tokens": 0, "max_tokens": PLENTY_TOKENS}
         for place, name in enumerate(LANES)
@@ -41,7 +41,7 @@ def lanes_policy(counter: str) -> Fields:
 
 
 def categories_policy(counter: str, overflow: str = "reserve") -> Fields:
-    """Return a policy of one category that takes whatever the total allows."""
+    """Return a policy of one category that may use the whole total."""
     return {
         "strategy": "categories",
         "counter": counter,
@@ -120,7 +120,7 @@ def _fitting() -> Iterator[Case]:
 
 
 def _shrinking() -> Iterator[Case]:
-    underrated = {"token_estimate": 1}  # only what is selected is shrunk
+    underrated = {"token_estimate": 1}  # only selected candidates are shrunk
 
     def many(language: str, text: Callable[[int], str], characters: int) -> Callable[[int], Fields]:
         return lambda number: {
@@ -183,7 +183,7 @@ def _long_lists() -> Iterator[Case]:
 
 
 def _one_sign() -> Iterator[Case]:
-    """Yield what a single piece of an encoding's pattern costs: no part of it has a count of its own."""
+    """Yield the cost of a single piece of an encoding's pattern, whose parts have no counts."""
     counter = "o200k_base"
 
     def candidate(number: int) -> Fields:

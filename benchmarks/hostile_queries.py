@@ -1,4 +1,4 @@
-"""Requests with a query within the default bounds that are dear to read, scaled to 1 MiB."""
+"""Requests with a query within the default bounds that are expensive to read, scaled to 1 MiB."""
 
 from collections.abc import Callable, Iterator
 from itertools import product

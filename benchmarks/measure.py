@@ -1,4 +1,4 @@
-"""Timing: several things in turn, in many rounds, so that a machine that drifts tells no lie."""
+"""Timing of several runs in turn, in many rounds, so that slow changes of the machine affect all of them."""
 
 import gc
 from collections.abc import Callable, Sequence
@@ -24,13 +24,13 @@ def best_s(*runs: Callable[[], object], rounds: int = 30) -> list[float]:
 def seconds_in_turn(
     runs: Sequence[Callable[[T], object]], rounds: Sequence[Sequence[T]]
 ) -> list[list[float]]:
-    """Return the processor's seconds of each run in each round, of a round's inputs each run taking its own.
+    """Return the CPU seconds of each run in each round. Each run has its own input in each round.
 
-    In every round another run is first. The first round only warms up and is not told.
+    The first run changes from round to round. The first round is a warm-up, and is left out.
     """
     took_s: list[list[float]] = [[] for _ in runs]
     gc.collect()
-    gc.freeze()  # what was made beforehand is no garbage of the runs
+    gc.freeze()  # earlier objects are not garbage of the runs
     for number, inputs in enumerate(rounds):
         for turn in range(len(runs)):
             place = (number + turn) % len(runs)

@@ -1,17 +1,16 @@
-"""Against the floor, and against the peers that a user would pick: same events, same counter, one process.
+"""Comparison with the floor and with peers that a user would choose: same events, same counter, one process.
 
-The floor is what no composer can do without: decode the event with msgspec, count every candidate once with
-the fastest counter that is installed and exact on these texts, encode what was chosen. It decodes into
-structs of its own, not into our event types, so that a field or a check that we add slows us and not the
-yardstick.
+The floor is the work that every composer must do: decode the event with msgspec, count every candidate once
+with the fastest installed counter that is exact on these texts, and encode the selection. It decodes into its
+own structs, so a field or a check that we add slows us, but not the floor.
 
-Ours decodes with all bounds, composes, and encodes the composed event and the decision, as the worker does;
-the memory lives as long as a worker's. The peers get the floor's decoder and encode what they give:
+Ours decodes with all bounds, composes, and encodes the composed event and the decision, as the worker does.
+Its memory lives as long as a worker's. The peers get the floor's decoder, and encode their results.
 `promptbudget` packs lanes and chats, LangChain's `trim_messages` trims histories; neither encodes decisions.
 
-Every contender meets texts of its own in every round, made beforehand and never seen before: nothing that
-remembers answers, and no processor has learnt the text. The contenders take turns, and who is first changes.
-Figures are ratios to the floor of the same round: the median, with the quartiles behind it.
+Each contender has its own new texts in each round, so no cache of answers and no branch prediction helps. The
+contenders take turns, and the first one changes. Figures are ratios to the floor of the same round: the
+median and the quartiles.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -85,13 +84,13 @@ _decode = msgspec.json.Decoder(_Request).decode
 _encode = msgspec.json.Encoder().encode
 
 Contender = Callable[[bytes], object]
-"""Takes an event's bytes, gives the bytes of what it chose."""
+"""A function from an event's bytes to the bytes of its selection."""
 
 
 class Row(Struct, frozen=True):
-    """A row of the table: how to make an event, and who competes.
+    """A row of the table: a maker of events, and the contenders.
 
-    Beside what is measured stand the ratios of the day on which the goal was set: ours, the goal, the peer's.
+    It also has the ratios of the day on which the goal was set: ours, the goal, the peer's.
     """
 
     name: str

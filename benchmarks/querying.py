@@ -1,7 +1,7 @@
-"""What a query costs, as shares of one exact count of the same text, all of it cold.
+"""Cost of a query, as shares of one exact count of the same text, all with empty caches.
 
-The tokenizer remembers pieces of text by thread, so each count is made in a thread of its own. These threads
-live until all counts are made, because a new thread takes over what an ended one remembered.
+The tokenizer remembers pieces of text by thread, so each count runs in its own thread. These threads live
+until all counts are made, because a new thread inherits the cache of an ended one.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,11 +1,11 @@
-"""How long it takes to read a million sessions back, and what each takes in memory.
+"""Time and memory of reading a million sessions back.
 
     python -m benchmarks.recovery --brokers localhost:9092 [--rows 1000000]
 
-Fills the changelog of an app id of its own, in one partition: rows, some written twice, tombstones, an
-aborted transaction, one stale row that a late worker wrote, and a trailing run of transactions' markers. Then
-reads it by the worker's own recovery, compares every row with what was written, and tells time and memory.
-Deletes its topics at the end.
+It fills the changelog of its own app id, in one partition: rows, some written twice, tombstones, an aborted
+transaction, a stale row of a late worker, and a trailing run of transaction markers. Then it reads the
+changelog by the worker's own recovery, compares every row, and prints time and memory. It deletes its topics
+at the end.
 """
 
 import argparse
@@ -67,7 +67,7 @@ def key_of(number: int) -> bytes:
 
 
 def log_of(rows: int, kept: dict[bytes, bytes]) -> Iterator[StateRecord]:
-    """Yield the committed records of so many sessions; `kept` is what has to be read back of them."""
+    """Yield the committed records of the sessions; `kept` are the rows that recovery must return."""
     for number in range(rows):
         key = key_of(number)
         if number % TWICE_EVERY == 0:
@@ -81,7 +81,7 @@ def log_of(rows: int, kept: dict[bytes, bytes]) -> Iterator[StateRecord]:
 
 
 async def fill(settings: Settings, rows: int) -> dict[bytes, bytes]:
-    """Write the changelog, and return what has to be read back."""
+    """Write the changelog, and return the rows that recovery must return."""
     topic = changelog_topic(settings)
     kept: dict[bytes, bytes] = {}
     common = {

@@ -1,4 +1,4 @@
-"""What remembering saves: a hit against a miss, repeats of a workload, and contents that are counted once."""
+"""Savings by caches: a hit compared with a miss, repeats of a workload, and contents counted once."""
 
 from apportion.core.bounds import Bounds
 from apportion.core.compose import compose
@@ -58,7 +58,7 @@ def _repeat() -> None:
 
 
 def _count_once() -> None:
-    """Compose the recorded workload and tell how many contents were known already."""
+    """Compose the recorded workload, and print the number of contents that were known."""
     memory = Memory()
     engine = Engine(ENGINE.version, ENGINE.counters, Secrets(default=b"benchmark"))
     composer = Composer(engine, load_catalogue(None), "lanes", memory)

@@ -1,7 +1,7 @@
-"""What `apportion report` costs: each named query, the whole report, the size of the page.
+"""Cost of `apportion report`: each named query, the whole report, and the size of the page.
 
-`python -m benchmarks.report DECISIONS` makes as many decisions of 20 candidates, by rules alone and without
-the engine, as Parquet in a temporary folder.
+`python -m benchmarks.report DECISIONS` makes that number of decisions of 20 candidates, by simple rules and
+without the engine, as Parquet in a temporary folder.
 """
 
 import sys

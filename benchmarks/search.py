@@ -1,7 +1,7 @@
-"""A search for dear requests: draws shapes at random, and changes the dearest ones a little.
+"""A search for expensive requests: it draws shapes at random, and changes the most expensive ones a little.
 
-Decides what is tried next; never judges what is too dear. The same seed draws the same first shapes; what is
-changed after that follows from what they cost.
+It only decides which shape is tried next. The same seed draws the same first shapes; later changes depend on
+the measured costs.
 """
 
 from collections.abc import Mapping
@@ -34,11 +34,12 @@ _CHOICES: Mapping[str, tuple[Any, ...]] = {
     "path": tuple(shapes.PATHS),
     "variant": (0, 1, 2, 3),
 }
-"""What a parameter may be. `variant`: the demotion, overflow, built-in policy or form of a message."""
+"""The allowed values of a parameter. `variant`: the demotion, overflow, built-in policy or form of a message.
+"""
 
 
 class Search:
-    """Draws shapes, and changes the dearest that ended: of one that did not, nothing dearer can be learnt."""
+    """A search that draws shapes, and changes the most expensive ones that ended in time."""
 
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)  # noqa: S311 - the same shapes again is the point
@@ -58,7 +59,7 @@ class Search:
         return replace(self._random.choice(ended[:_KEPT]), **{name: drawn[name] for name in changed})
 
     def dearest(self, count: int) -> list[tuple[Shape, Trial]]:
-        """Return the dearest shapes, that many of each strategy."""
+        """Return the most expensive shapes, a number for each strategy."""
         ordered = self._by_cost()
         return [
             one

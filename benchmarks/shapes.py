@@ -1,6 +1,6 @@
-"""Requests of any shape within the default bounds: a handful of parameters, from which the request follows.
+"""Requests of any shape within the default bounds, made from a few parameters.
 
-Decides what a parameter means in each strategy; which ones are tried, the search does.
+A parameter can have another meaning in each strategy.
 """
 
 import math
@@ -56,7 +56,7 @@ UNITS: Mapping[str, str] = {
     "c #if": "#if a\n",
     "c {": "int f(){",
 }
-"""What a text is made of, over and over; code is named after the language that it is said to be in."""
+"""The repeated content of a text. Code is named after its declared language."""
 OF_SOURCE = "source"
 
 PATTERNS: Mapping[str, str] = {
@@ -75,7 +75,7 @@ PATHS: Mapping[str, str] = {
 
 
 class Shape(Struct, frozen=True):
-    """The parameters of one request; those that its strategy does not know mean nothing."""
+    """The parameters of one request. A strategy ignores parameters that it does not use."""
 
     strategy: str
     counter: str

@@ -1,7 +1,7 @@
-"""What `apportion sink` costs: a processor's time for each decision of 20 candidates, by part and in all.
+"""Cost of `apportion sink`: CPU time for each decision of 20 candidates, by part and in all.
 
-`python -m benchmarks.sinking DECISIONS` composes some hundred decisions, gives each of the others one of
-their forms under an id of its own, and writes all of them through a sink into a temporary folder.
+`python -m benchmarks.sinking DECISIONS` composes some hundred decisions, makes the others from them with new
+ids, and writes all of them through a sink into a temporary folder.
 """
 
 import sys
@@ -45,7 +45,7 @@ def decisions(total: int) -> Iterator[bytes]:
 
 
 def main(total: int) -> None:
-    """Print what the parts of a sink cost, and the whole."""
+    """Print the cost of the parts of a sink, and of the whole."""
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
     records = [*decisions(total)]

@@ -1,7 +1,7 @@
-"""What one request costs, from its bytes to those of its answer, measured in a process that may be killed.
+"""Cost of one request, from its bytes to the bytes of its answer, in a process that may be killed.
 
-A request is tried as it stands, or under a total that follows from what it takes in full: just too little
-is often dearer than enough. Time is the processor's, so that neighbours on the machine count less.
+A request is tried unchanged, or under a total that is derived from its full size: a total that is just too
+small is often more expensive. Time is CPU time, so that other processes count less.
 """
 
 import multiprocessing
@@ -27,7 +27,7 @@ from benchmarks.corpus import ENGINE
 
 BOUNDS = Bounds()
 EVENT_BYTES = BOUNDS.event_max_bytes - 64
-"""What a case may have, so that another total still fits into its event."""
+"""Size of a case that leaves room for another total in its event."""
 PLENTY_TOKENS = 2**40
 _CLOSE = 2
 """A cost of up to so many times the goal is measured again before it counts as over."""
@@ -35,7 +35,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Total(StrEnum):
-    """The total of a request: as it says itself, or derived from what all of it takes."""
+    """The total of a request: its own, or derived from its full size."""
 
     OWN = "own"
     ONE_LESS = "whole - 1"
@@ -57,7 +57,7 @@ class Total(StrEnum):
 
 
 class Case(Struct, frozen=True):
-    """A request: the policy as its file would say it, and the fields beside those that all requests have."""
+    """A request: the policy as in its file, and the fields that not all requests have."""
 
     name: str
     policy: dict[str, Any]
@@ -67,7 +67,7 @@ class Case(Struct, frozen=True):
 
 
 class Trial(Struct, frozen=True):
-    """What came of a case. `ended` is the answer's status, the error's code, or why there is neither."""
+    """The result of a case. `ended` is the answer's status, the error's code, or the reason for neither."""
 
     seconds: float
     ended: str
@@ -81,7 +81,7 @@ def event(fields: dict[str, Any]) -> bytes:
 
 
 class Bench:
-    """Tries cases one by one in a process of its own; one that takes too long ends with its process."""
+    """A process that tries cases one by one. A case that takes too long ends it."""
 
     def __init__(self) -> None:
         self._context = multiprocessing.get_context("spawn")
@@ -94,7 +94,7 @@ class Bench:
         self._end()
 
     def tried(self, case: Case, timeout_s: float) -> Trial:
-        """Return what a case costs, or that a composition of it takes longer than the timeout."""
+        """Return the cost of a case, or that it takes longer than the timeout."""
         self._connection.send((case, timeout_s))
         try:
             trial: Trial = self._connection.recv()
@@ -144,9 +144,9 @@ def _trial(case: Case, timeout_s: float) -> Trial:
 
 
 def _answered(raw_policy: dict[str, Any], value: bytes, timeout_s: float) -> tuple[Trial, int]:
-    """Return what an event costs, cold, and the tokens of its answer.
+    """Return the cost of an event with empty caches, and the tokens of its answer.
 
-    Past the timeout, in seconds of the processor, the kernel ends this process, wherever it is.
+    After the timeout, in CPU seconds, the kernel ends this process.
     """
     raw = {"name": "tried", "version": "1", **raw_policy}
     composer = Composer(ENGINE, Catalogue([parse_policy(raw)]), "tried", Memory())

@@ -1,8 +1,8 @@
-"""The dearest requests of up to 1 MiB that are known or found, against the goal that none takes over 0.3 s.
+"""The most expensive known or found requests of up to 1 MiB; the goal is that none takes over 0.3 s.
 
-First the known ones, then as long as asked a search: requests drawn at random from many shapes, and changes
-of the dearest so far. Each is tried in a process of its own that is ended when it takes too long. What the
-search finds is printed as its parameters, from which the request can be made again.
+The known requests come first. Then a search of the given time draws requests of many shapes at random, and
+changes the most expensive ones so far. Each is tried in its own process, which is ended if it takes too long.
+The search prints a request as its parameters, from which it can be made again.
 
     python -m benchmarks.worst --seconds 60
     python -m benchmarks.worst --seconds 0 --only query
@@ -21,7 +21,7 @@ from benchmarks.search import Search
 from benchmarks.trial import Bench, Case, Trial
 
 SHOWN = 3
-"""Of each strategy, of what the search found."""
+"""Number of results of the search that are printed for each strategy."""
 _SEARCH_TIMEOUT_S = 2.0
 
 
@@ -32,7 +32,7 @@ def main(
     only: Annotated[str, typer.Option(help="Known cases whose name holds this.")] = "",
     again: Annotated[str, typer.Option(help="Try one shape that a search printed, and nothing else.")] = "",
 ) -> None:
-    """Print what the known cases cost, then the dearest of each strategy that a search finds."""
+    """Print the cost of the known cases, then the most expensive cases that a search finds, by strategy."""
     with Bench() as bench:
         if again:
             case = shapes.case(msgspec.json.decode(again, type=shapes.Shape))

@@ -1,6 +1,6 @@
-"""Resolution of the package beside the newest versions of other packages: `make check-install`.
+"""Resolution of the package together with the newest versions of other packages: `make check-install`.
 
-A stack passes if a resolver finds a solution in which no version of its own moves. It asks the package index
+A stack passes if a resolver finds a solution that changes none of its versions. The package index is asked
 some twenty times, which takes minutes.
 """
 
@@ -23,7 +23,7 @@ STACKS = (
     ("worker", "pandas numpy<2 scikit-learn rich<14"),
     ("", "apache-airflow"),
 )
-"""Extras of the package, and what is beside them. docs/install.md lists what cannot be had."""
+"""Extras of the package, and the packages of the stack. docs/install.md lists impossible combinations."""
 
 
 def resolved(folder: Path, *requirements: str) -> dict[str, str]:
@@ -37,7 +37,7 @@ def resolved(folder: Path, *requirements: str) -> dict[str, str]:
 
 
 def problem(folder: Path, extra: str, stack: str) -> str:
-    """Return why the package does not install beside a stack; empty if it does."""
+    """Return the reason why the package does not install with a stack; empty if it does."""
     alone = resolved(folder, *stack.split())
     together = resolved(folder, f"{_named(extra)} @ {ROOT.as_uri()}", *stack.split())
     if not together:

@@ -126,7 +126,7 @@ def runs(length: int, mixtures: int) -> Iterator[str]:
 
 
 def files(paths: Iterable[Path]) -> Iterator[str]:
-    """Yield the text of all files in folders, in parts of at most 1 MiB; what is not UTF-8 is left out."""
+    """Yield the text of all UTF-8 files in folders, in parts of at most 1 MiB."""
     for path in paths:
         for file in sorted(path.rglob("*")):
             if file.is_file() and not file.is_symlink() and _is_text(data := file.read_bytes()):

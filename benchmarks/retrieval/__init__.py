@@ -1,1 +1,1 @@
-"""Evaluation of context for a question: how much of the evidence stands in the text, by method and budget."""
+"""Evaluation of context for a question: the share of the evidence in the text, by method and budget."""

@@ -10,9 +10,9 @@ Part = tuple[int, int]
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A file or a turn of a dialogue: its name, its parts (lines or sentences), and what joins them.
+    """A file or a turn of a dialogue: its name, its parts (lines or sentences), and the text that joins them.
 
-    Cases that share a source share the object, so that what is made of it can be remembered.
+    Cases with the same source share the object, so that results about it can be cached.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Case:
     group: str
     """The data that it comes from: a repository, a dialogue, a meeting."""
     kind: str
-    """The kind of question, if the data tell several apart."""
+    """The kind of question, if the data have several kinds."""
     query: str
     sources: tuple[Source, ...]
     evidence: frozenset[Part]
@@ -42,7 +42,7 @@ class Case:
     units: tuple[frozenset[Part], ...] = ()
     """Parts of the evidence that belong together: a changed function, a turn."""
     answers: tuple[frozenset[Part], ...] = ()
-    """For each unit the parts of which any says the answer, as far as its words show."""
+    """The parts of each unit that contain the answer, as far as their words show it."""
     has_paths: bool = False
     """Whether the names of sources are paths of files."""
 
@@ -56,7 +56,7 @@ class Shown:
 
 
 Measure = Callable[["Case", "Shown"], float | None]
-"""A number from 0 to 1 for what is shown of a case; None for a case that it does not count."""
+"""A function from the shown parts of a case to a number from 0 to 1; None if the case does not count."""
 
 Method = Callable[[Case, int], Shown]
 """A way to choose text for a case within a limit of tokens."""

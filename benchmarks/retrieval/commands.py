@@ -125,7 +125,7 @@ def qmsum(
     method: Chosen = None,
     results: Output = None,
 ) -> None:
-    """Measure questions about meetings: the share of the evidence that stands."""
+    """Measure questions about meetings: the share of the evidence in the text."""
     chosen = _selected(FOR_DIALOGUES, method)
     measures = {"share of the evidence": share_found}
     _tell(_measured("qmsum", list(meeting_cases(file)), chosen, limit or _MEETING_LIMITS, measures, results))

@@ -1,7 +1,7 @@
-"""ContextEval, the benchmark of the package astromesh-context, with `lanes` beside its own best policy.
+"""ContextEval, the benchmark of the package astromesh-context, with `lanes` and the package's best policy.
 
-60 questions about 200 documents of a made-up product, mostly in Spanish. Retrieval by terms and embeddings
-finds the candidates. A pinned index takes 512 of the tokens, which are a quarter of the characters.
+It has 60 questions about 200 documents of a fictional product, mostly in Spanish. Retrieval by terms and
+embeddings finds the candidates. A pinned index takes 512 of the tokens. A token is four characters.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _FORCED_HISTORY = 2
 
 
 class Offer(NamedTuple):
-    """A candidate of the benchmark: its text, its calibrated score, and whether it must stand."""
+    """A candidate of the benchmark: its text, its calibrated score, and whether it is pinned."""
 
     text: str
     score: float
@@ -41,7 +41,7 @@ def chosen(offers: Sequence[Offer], query: str, limit_tokens: int) -> list[int]:
             kind="semantic_match",
             lane="all",
             relevance=min(max(offer.score, 0.0), 1.0),
-            shrink="never",  # what counts as found stands whole
+            shrink="never",  # evidence must be in the text as a whole
         )
         for place, offer in enumerate(offers)
     )

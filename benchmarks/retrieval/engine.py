@@ -51,7 +51,7 @@ def composed(
     relevance: Sequence[float] | None = None,
     lane_of: Callable[[str], str] = lambda _: "all",
 ) -> Shown:
-    """Return what the engine shows of a case; `relevance` has a number for each source, 0 to 1."""
+    """Return the parts that the engine shows of a case; `relevance` has a number (0 to 1) for each source."""
     candidates = tuple(
         Candidate(
             id=f"{place:05}",

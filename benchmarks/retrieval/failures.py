@@ -1,5 +1,5 @@
-"""The error of data that cannot be read, with the place and what to do."""
+"""The error of data that cannot be read."""
 
 
 class DataError(Exception):
-    """A file or a repository is not what the evaluation reads; the message says what it expects."""
+    """A file or a repository does not have the expected form, which the message names."""

@@ -83,7 +83,7 @@ def by_lines(source: Source) -> Iterator[tuple[int, int]]:
 
 
 def by_functions(source: Source) -> Iterator[tuple[int, int]]:
-    """Yield each function, and what is between functions in ranges of at most 40 lines."""
+    """Yield each function, and the lines between functions in ranges of at most 40 lines."""
     end_before = 0
     for first, end in functions_of(source):
         if first >= end_before:  # a line may hold two functions

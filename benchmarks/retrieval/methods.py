@@ -1,4 +1,4 @@
-"""The methods that the evaluation compares, by name. Leads are those of the first."""
+"""The methods that the evaluation compares, by name. Leads are relative to the first method."""
 
 from collections.abc import Mapping
 from functools import lru_cache, partial
@@ -43,7 +43,7 @@ def show_by_query(case: Case, limit_tokens: int) -> Shown:
 
 
 def show_by_search(case: Case, limit_tokens: int) -> Shown:
-    """Show what the built-in policy `search` chooses."""
+    """Show the selection of the built-in policy `search`."""
     return composed(case, limit_tokens, _SEARCH, has_query=True, lane_of=_lane)
 
 
@@ -100,7 +100,7 @@ OF_LIBRARIES: Mapping[str, str] = {
 
 
 def missing_libraries() -> Mapping[str, str]:
-    """Return the methods whose library is not installed, with what to install."""
+    """Return the methods with a missing library, and the packages to install."""
     return {
         method: library
         for method, library in OF_LIBRARIES.items()

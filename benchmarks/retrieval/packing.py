@@ -51,10 +51,10 @@ _count = cache(COUNTER.count)
 
 
 def packed(case: Case, ranked: Sequence[Piece], limit_tokens: int) -> Shown:
-    """Return what is shown if pieces are taken in their order, each if the text still has room for it.
+    """Return the pieces that are shown, taken in order, each if the text still has room for it.
 
-    The text has the name of a file once before its pieces, as `search` has. Sums of counts are above the
-    count of the text, so what is left after a pass is filled by another.
+    The text has the name of a file once before its pieces, as in `search`. Sums of counts exceed the count of
+    the text, so another pass uses the tokens that are left.
     """
     taken: list[Piece] = []
     while True:

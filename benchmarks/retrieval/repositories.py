@@ -31,15 +31,15 @@ _SIGNATURE = re.compile(r"^[\w-]+-by: .*$", re.IGNORECASE | re.MULTILINE)
 
 
 def change_cases(folder: Path, most: int, *, has_tests: bool = False) -> Iterator[Case]:
-    """Yield cases from the newest commits of a repository that are suitable, at most so many.
+    """Yield at most a number of cases from the newest suitable commits of a repository.
 
     With `has_tests`, tests are sources, too; they are never evidence.
 
-    A commit is suitable if it has one parent and a message of 5 words or more, changes the lines of 1 to 5
-    source files that are no tests, and adds or removes none of these.
+    A commit is suitable if it has one parent and a message of 5 words or more, changes lines of 1 to 5 source
+    files that are not tests, and adds or removes no source file.
 
     Raises:
-        DataError: the folder is no repository, or lacks objects.
+        DataError: the folder is not a repository, or an object is missing.
     """
     try:
         with Repository(folder) as repository:
@@ -137,7 +137,7 @@ class _History:
     def _read_source(self, path: str, oid: str | None) -> Source | None:
         try:
             text = self._repository.text(oid)
-        except WorkloadError:  # a snapshot may lack large files
+        except WorkloadError:  # a snapshot may omit large files
             return None
         if not text or len(text) > FILE_MAX_CHARACTERS:
             return None

@@ -1,1 +1,1 @@
-"""What the shell costs: the way of an event from fetched record batches to those that are sent."""
+"""Cost of the shell: the path of an event from fetched record batches to sent ones."""

@@ -1,10 +1,10 @@
-"""What the shell costs, without a broker, and on a real one beside peers.
+"""Measurement of the shell, without a broker or on a real one together with peers.
 
     python -m benchmarks.shell [--rounds 60]
     python -m benchmarks.shell --brokers 127.0.0.1:9092 [--out build/shell.json]
 
-With brokers it measures on them instead, in topics of its own, which it deletes. What is measured stands in
-the file after each run; at the end, tables and plot are made from it, as `benchmarks.shell.report` does.
+With brokers it measures on them, in its own topics, which it deletes. The file is written after each run; at
+the end, tables and plot are made from it, as by `benchmarks.shell.report`.
 """
 
 import argparse

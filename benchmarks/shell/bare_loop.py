@@ -1,8 +1,8 @@
-"""Decode, compose and encode in a bare loop, in a process of its own, and what of the processor it takes.
+"""A bare loop that decodes, composes and encodes in its own process, and its CPU time.
 
     python -m benchmarks.shell.bare_loop demo|small EVENTS
 
-Prints seconds. What a worker loads with its first requests, it has loaded before.
+It prints seconds. Code that a worker loads with its first requests is loaded before.
 """
 
 import subprocess
@@ -24,7 +24,7 @@ WARM_REQUESTS = 20
 
 
 def loop_s(workload: str, events: int) -> float:
-    """Return the processor's seconds that so many events of a workload take there."""
+    """Return the CPU seconds of the loop for a number of events of a workload."""
     command = (sys.executable, "-m", "benchmarks.shell.bare_loop", workload, str(events))
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)  # noqa: S603 - our own
 

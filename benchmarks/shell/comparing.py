@@ -1,4 +1,4 @@
-"""All rows in turn, round by round, and what is measured written down after each run."""
+"""All rows in turn, round by round, with the figures written after each run."""
 
 import os
 import platform
@@ -17,11 +17,11 @@ from benchmarks.shell.rows import OURS, ROWS, Row
 
 _EVENTS_MIN = 2_000
 _FAR_SHARE = 0.5
-"""Of a backlog, where the broker is far away and some peers wait for it again and again."""
+"""Timeout for a backlog when the broker is far away, because some peers wait for the broker repeatedly."""
 
 
 class Asked(Struct, frozen=True):
-    """Which rows (none: all), under which loads, and how."""
+    """The rows to measure (none: all), the loads, and the options."""
 
     rows: tuple[str, ...]
     rates: tuple[int, ...]
@@ -30,7 +30,7 @@ class Asked(Struct, frozen=True):
 
 
 class Size(Struct, frozen=True):
-    """How much of it: a share of each row's events, rounds, and the seconds of each rate."""
+    """The amount of work: a share of each row's events, rounds, and the seconds of each rate."""
 
     share: float
     rounds: int
@@ -38,7 +38,7 @@ class Size(Struct, frozen=True):
 
 
 class Figures(Struct):
-    """All that was measured, and where."""
+    """All figures, and the machine."""
 
     when: str
     machine: str
@@ -48,11 +48,11 @@ class Figures(Struct):
     runs: list[Measured]
     demo: list[demo.Round]
     left_out: int = 0
-    """Runs that the minutes had no room for."""
+    """Runs for which there was no time."""
 
 
 def main(brokers: str, asked: Asked, size: Size, minutes: float, out: Path) -> None:
-    """Measure, and write what came of it."""
+    """Measure, and write the figures."""
     figures = Figures(
         when=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         machine=f"{_processor()}, {os.cpu_count()} cores, CPython {platform.python_version()}",
@@ -80,10 +80,10 @@ def main(brokers: str, asked: Asked, size: Size, minutes: float, out: Path) -> N
 
 
 def _runs(asked: Asked, size: Size) -> Iterator[tuple[Row, Plan] | None]:
-    """Yield what is run, what matters most first; None: the demo workload.
+    """Yield the runs, the most important first; None is the demo workload.
 
-    In every round all rows as one worker near the broker. Several, and one far away, are measured of all rows
-    in the first round, and of ours in the others.
+    Every round has all rows as one worker near the broker. Several workers, and a distant worker, are
+    measured for all rows in the first round, and for our rows in the other rounds.
     """
     rows = [row for row in ROWS if not asked.rows or row.name in asked.rows]
     for number in range(size.rounds):

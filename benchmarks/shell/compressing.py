@@ -1,4 +1,4 @@
-"""What compressing the answers costs a worker, and saves: composed events and decisions in record batches."""
+"""CPU cost and savings of compressing answers: composed events and decisions in record batches."""
 
 from time import thread_time
 

@@ -1,9 +1,9 @@
-"""A broker far away: a network namespace in which its port is a proxy that passes everything on late.
+"""A distant broker: a network namespace in which a proxy at the broker's port delays all traffic.
 
     PYTHONPATH=worker:tests python -m benchmarks.shell.delay PORT DELAY_MS
 
-Prints the namespace's path when it is ready. Clients there find at the broker's own address what stands here,
-so none of them is told anything, nor is the broker. Linux only, and as root.
+It prints the namespace's path when it is ready. Clients there use the broker's own address, so neither
+clients nor broker need other settings. It needs Linux and root.
 """
 
 import asyncio

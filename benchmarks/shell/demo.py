@@ -1,4 +1,4 @@
-"""The demo workload, whole: a worker on Kafka that catches up on it, beside a bare loop."""
+"""The whole demo workload: a worker on Kafka that catches up on it, and a bare loop."""
 
 from pathlib import Path
 from time import perf_counter, sleep
@@ -21,9 +21,9 @@ _LOOK_S = 0.01
 
 
 class Round(Struct, frozen=True):
-    """Milliseconds an event: of the processor in the loop and in the worker, and until all was answered.
+    """Milliseconds per event: CPU time in the loop and in the worker, and time until all were answered.
 
-    `composing_share` is what of the worker's are decode, compose and encode.
+    `composing_share` is the share of decode, compose and encode in the worker's CPU time.
     """
 
     events: int
@@ -55,7 +55,7 @@ def measure(brokers: str, share: float) -> Round:
 
 
 def _worker(brokers: str, workload: Workload) -> tuple[float, float, float]:
-    """Return the processor's seconds, those that passed, and what share of the first was composing."""
+    """Return the CPU seconds, the elapsed seconds, and the share of composing in the CPU seconds."""
     command = OURS[0].command
     assert command is not None, "it answers"
     log: Path = LOGS / "demo.log"

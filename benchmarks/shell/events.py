@@ -80,6 +80,6 @@ def record_batches(records: Sequence[tuple[bytes, bytes]]) -> bytes:
 
 
 def _at(builder: BatchBuilder, offset: int) -> bytes:
-    """Return a record batch as it stands in the log from an offset on: that is outside of its checksum."""
+    """Return a record batch with a log offset, which its checksum does not cover."""
     built = builder._build()  # noqa: SLF001 - as the client's sender does
     return offset.to_bytes(8, "big") + bytes(built[8:])

@@ -13,7 +13,7 @@ class NearError(Exception):
 
 @contextmanager
 def far_broker(address: str, delay_ms: float) -> Iterator[tuple[str, ...]]:
-    """Yield how a command line begins whose process has the broker so far away, each way; 0: near."""
+    """Yield the beginning of a command line that runs with this delay to the broker, each way; 0: none."""
     if not delay_ms:
         yield ()
         return

@@ -1,4 +1,4 @@
-"""What the shell is meant to reach, beside what was measured."""
+"""Goals of the shell, and the measured figures."""
 
 from collections.abc import Callable, Iterator, Sequence
 from statistics import median
@@ -11,7 +11,7 @@ _OURS, _EXACTLY_ONCE = (row.name for row in OURS)
 
 
 def goals_table(figures: Figures) -> Iterator[str]:
-    """Yield the lines of a table: each goal whose figures are there."""
+    """Yield the lines of a table: each goal with measured figures."""
     near = _runs(figures.runs, _OURS, 1, 0.0)
     yield "\n| goal | | measured, median |"
     yield "| --- | --- | --- |"
@@ -41,7 +41,7 @@ def goals_table(figures: Figures) -> Iterator[str]:
 
 
 def _runs(runs: Sequence[Measured], row: str, workers: int, delay_ms: float) -> list[Measured]:
-    """Return those that caught up."""
+    """Return the runs that caught up."""
     asked = (row, workers, delay_ms)
     return [run for run in runs if (run.row, run.workers, run.delay_ms) == asked and run.events_per_second]
 

@@ -32,7 +32,7 @@ from apportion.shell.stream.state.rows import PartitionRows
 from benchmarks.shell.events import Workload, record_batches
 
 BATCH = BatchBounds(records=200, bytes=1 << 30, work_s=60.0)
-"""About what the default bound of 20 ms takes of small requests, and the same in every round."""
+"""About the number of small requests in the default bound of 20 ms, and the same in every round."""
 STEPS = (
     "decode, compose, encode in a bare loop",
     "BatchComposer over the same records",
@@ -101,7 +101,7 @@ class Shell:
         self.afresh()
 
     def afresh(self) -> None:
-        """Forget what was answered."""
+        """Forget the answers."""
         settings = self._settings
         answers = Answers(settings, self._engine, self._timeline, "benchmark")
         share = DeadLetterShare(settings.dead_letter_window, settings.dead_letter_share_max)

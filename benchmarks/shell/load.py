@@ -1,7 +1,7 @@
-"""Who asks and who reads the answers: both in one process, so that one clock tells the time between.
+"""A client that sends requests and reads answers in one process, so that one clock measures both.
 
-Requests are numbered, and each is answered once, whatever a peer sends twice. It is no peer: it runs on
-librdkafka, so as to take little of the machine that it shares with broker and worker.
+Requests are numbered, and only the first answer to each counts. It uses librdkafka, to take little of the
+machine that it shares with broker and worker.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ from apportion.shell.kafka.partitioning import partition_of
 from benchmarks.shell.events import REQUESTS_A_SESSION, small_request
 
 _LATE_S = 20.0
-"""So long nothing is answered, and the run ends."""
+"""Time without an answer after which a run ends."""
 _LONG_S = 60.0
 """Likewise when not all is answered after so long."""
 
@@ -38,7 +38,7 @@ _decode = json.Decoder(_Answered).decode
 
 
 def clients(settings: Settings) -> dict[str, str | int | bool]:
-    """Return how a client of librdkafka is made, which else logs what is no matter."""
+    """Return the configuration of a librdkafka client, without its unimportant log lines."""
     return {"bootstrap.servers": ",".join(settings.brokers), "log_level": 3}
 
 
@@ -83,7 +83,7 @@ class Load:
 
     @contextmanager
     def sending(self, count: int, per_second: float) -> Iterator[Thread]:
-        """Send so many requests, evenly, beside what is done meanwhile."""
+        """Send a number of requests evenly, while another task runs."""
         sender = Thread(target=self._send_evenly, args=(list(self._made(count)), per_second))
         sender.start()
         try:
@@ -92,10 +92,10 @@ class Load:
             sender.join()
 
     def read(self, until: int, watched: Callable[[], None] = lambda: None) -> None:
-        """Read answers until so many requests have theirs; while none comes, look at who should answer.
+        """Read answers until a number of requests have theirs; without answers, check the processes.
 
         Raises:
-            StalledError: for long none has come, or they take too long in all.
+            StalledError: there was no answer for long, or the answers take too long in all.
         """
         begun_s = heard_s = perf_counter()
         while self.answered < until:

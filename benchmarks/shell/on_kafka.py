@@ -31,13 +31,13 @@ _WARM_SHARE = 0.2
 _WARM_S = 1.0
 """Of requests that come evenly, the first do not count."""
 _SENT_SHARE = 0.97
-"""Of a rate, what must have been sent for it to count."""
+"""Share of a rate's requests that must be sent for the rate to count."""
 _READY_S = 40.0
 _LOOK_S = 0.1
 
 
 class Plan(Struct, frozen=True):
-    """What is measured in one run."""
+    """The parameters of one run."""
 
     row: str
     workers: int
@@ -58,7 +58,7 @@ class Latency(Struct, frozen=True):
 
 
 class Measured(Struct):
-    """What came of a run; a failure says why there is not all of it."""
+    """The figures of a run; a failure is the reason for missing figures."""
 
     row: str
     workers: int
@@ -66,9 +66,9 @@ class Measured(Struct):
     events_per_second: float = 0.0
     cpu_us: float = 0.0
     beyond_us: float = 0.0
-    """Of these, what is neither decode nor compose nor encode, where that is known."""
+    """The part of them outside of decode, compose and encode, if known."""
     latencies: list[Latency] = field(default_factory=list)
-    """At each rate that is not above what it caught up with."""
+    """Latencies at each rate that is not above the measured throughput."""
     failure: str = ""
     took_s: float = 0.0
 
@@ -78,7 +78,7 @@ class NotReadyError(Exception):
 
 
 def measure(brokers: str, row: Row, plan: Plan) -> Measured:
-    """Return a run's figures; whatever goes wrong in it is told as its failure."""
+    """Return a run's figures; an error becomes its failure."""
     measured = Measured(row.name, plan.workers, plan.delay_ms)
     begun_s = perf_counter()
     try:
@@ -95,7 +95,7 @@ def measure(brokers: str, row: Row, plan: Plan) -> Measured:
 
 
 def _measure_on(settings: Settings, row: Row, plan: Plan, measured: Measured) -> None:
-    """Fill in what is measured, figure by figure, so that those before a failure stand."""
+    """Set the figures one by one, so that figures before a failure are kept."""
     if row is NOBODY:
         with Load(settings, settings.requests_topic) as load:
             _warm_up(load)
@@ -112,7 +112,7 @@ def _measure_on(settings: Settings, row: Row, plan: Plan, measured: Measured) ->
 
 @contextmanager
 def topics(brokers: str, partitions: int, policy: str = "lanes") -> Iterator[Settings]:
-    """Make topics for one run, and remove them and what its workers made beside them."""
+    """Make topics for one run, and remove them and the topics that its workers made."""
     app_id = f"shell-{uuid.uuid4().hex[:8]}"
     settings = Settings(
         brokers=tuple(brokers.split(",")),
@@ -189,7 +189,7 @@ def _catch_up(workers: Workers, load: Load, events: int, measured: Measured, *, 
 def _latency(
     load: Load, per_second: int, seconds: float, watched: Callable[[], None] = lambda: None
 ) -> Latency:
-    """Return the latencies of requests that come evenly, those of the first second left out."""
+    """Return the latencies of evenly sent requests, without the first second."""
     count, first = int(per_second * (seconds + _WARM_S)), len(load.sent_s)
     with load.sending(count, per_second):
         load.read(first + count, watched)

@@ -1,4 +1,4 @@
-"""The plot of a worker beside its peers, as SVG: what an event costs, and how long an answer takes."""
+"""The plot of a worker and its peers, as SVG: the cost of an event, and the latency of an answer."""
 
 from collections.abc import Sequence
 from pathlib import Path

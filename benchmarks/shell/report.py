@@ -1,9 +1,9 @@
-"""The figures of the shell beside its peers, as tables in Markdown and a plot.
+"""The figures of the shell and its peers, as tables in Markdown and a plot.
 
     python -m benchmarks.shell.report build/shell.json [--into docs]
 
-Prints the tables; with a folder, writes them into its `performance.md`, between the two comments there, and
-the plot beside it.
+It prints the tables. With a folder, it writes them into its `performance.md`, between two comments, and adds
+the plot.
 """
 
 import argparse
@@ -97,7 +97,7 @@ def _table(title: str, rows: dict[str, list[Measured]], rates: Sequence[int]) ->
 
 
 def _waits(runs: Sequence[Measured], rate: int) -> str:
-    """Return the percentiles' medians, with the spread of the last; nothing of a rate above what it takes."""
+    """Return the percentiles' medians, with the spread of the last one; empty above the throughput."""
     each = [latency for run in runs for latency in run.latencies if latency.per_second == rate]
     if not each:
         return ""

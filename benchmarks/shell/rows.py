@@ -1,4 +1,4 @@
-"""Who is measured: a row each, with how it is started."""
+"""The contenders, a row each, with their command lines."""
 
 import os
 import subprocess
@@ -23,8 +23,8 @@ Command = Callable[[Settings], list[str]]
 class Row(Struct, frozen=True):
     """A peer, or a worker of ours.
 
-    `events` is how many it catches up on: some seconds of work, so that a tick of 10 ms counts little.
-    Without a group, its members are not waited for: the first answers tell that they are there.
+    `events` is the number of events in its backlog: some seconds of work, so that a tick of 10 ms counts
+    little. Without a group, its first answers show that it is ready.
     """
 
     name: str
@@ -32,14 +32,14 @@ class Row(Struct, frozen=True):
     state: str
     events: int
     command: Command | None
-    """None: it answers nobody on Kafka."""
+    """None: it writes no answers to Kafka."""
     has_group: bool = True
     is_sampled: bool = False
-    """Whether it tells how much of its processor's time goes into decode, compose and encode."""
+    """Whether it reports the share of decode, compose and encode in its CPU time."""
 
 
 class PrepareError(Exception):
-    """What a peer needs cannot be had here."""
+    """A requirement of a peer is not available here."""
 
 
 def _ours(guarantee: Guarantee) -> Command:

@@ -1,11 +1,11 @@
-"""`apportion`, and what it spends its processor's time on: decode, compose and encode, or anything else.
+"""`apportion` with a sampler of its CPU time: decode, compose and encode, or anything else.
 
     SAMPLES=FILE python -m benchmarks.shell.sampled run …
 
-Looks once in a millisecond of the process's time, all of its threads together, where its main thread is. At
-SIGUSR1 it adds a line to the file: how many looks found it there, and how many there were, since its start. A
-loop beside it would tell less: who has a processor's core for himself composes faster than who shares it with
-a broker.
+Once in a millisecond of the process's CPU time, of all threads together, it samples the position of the main
+thread. At SIGUSR1 it adds a line to the file: the number of samples in composing, and of all samples, since
+its start. A separate loop would be less exact, because a process that has a core alone composes faster than
+one that shares it with a broker.
 """
 
 import os
@@ -22,14 +22,14 @@ _COUNTED = frozenset(function.__code__ for function in (codec.decode, codec.enco
 
 
 class Looks:
-    """How many there were, and how many of them found what is counted."""
+    """The number of samples, and how many of them were in composing."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._counted = self._all = 0
 
     def look(self, _: int, frame: FrameType | None) -> None:
-        """Count what the main thread is at."""
+        """Count a sample by the position of the main thread."""
         self._all += 1
         while frame is not None:
             if frame.f_code in _COUNTED:

@@ -1,4 +1,4 @@
-"""The processes of one peer: started, watched, held still, ended; and what of the processor they took."""
+"""The processes of one peer: their start, observation, pause and end, and their CPU time."""
 
 import os
 import signal
@@ -17,16 +17,16 @@ _LOG_CHARACTERS = 200
 
 
 class EndedError(Exception):
-    """A process has ended by itself."""
+    """A process has ended unexpectedly."""
 
 
 class Workers:
-    """So many processes of one command, each told which of how many it is; their logs go into one file."""
+    """Processes of one command, each with its number as an argument; their logs go into one file."""
 
     def __init__(self, command: Sequence[str], count: int, log: Path) -> None:
         self._command, self._count, self._log = command, count, log
         self._processes: list[subprocess.Popen[bytes]] = []
-        self._folder = TemporaryDirectory(ignore_cleanup_errors=True)  # for what they leave behind
+        self._folder = TemporaryDirectory(ignore_cleanup_errors=True)  # for their files
 
     def __enter__(self) -> Self:
         self._log.parent.mkdir(parents=True, exist_ok=True)

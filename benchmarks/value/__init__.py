@@ -1,5 +1,5 @@
-"""What held prefixes and saying things once are worth: on simulated agents, and on a recorded history.
+"""Value of held prefixes and of removed repetitions, on simulated agents and on a recorded history.
 
-Decides what is simulated, and how share, value and price are measured. Composes with the engine as a user
-does, under the built-in policies `lanes` and `agent`.
+Share, value and price are measured. The engine composes under the built-in policies `lanes` and `agent`, as
+for a user.
 """

@@ -1,7 +1,7 @@
-"""Simulated agents: sessions of turns, and what a platform offers each turn.
+"""Simulated agents: sessions of turns, and the candidates that a platform offers in each turn.
 
-Decides what comes, goes, changes and is scored how. Knows nothing of the engine, so that no rule is helped.
-Each kind of agent leans on other lanes; within a kind every session has habits of its own, drawn by its seed.
+Nothing here uses the engine, so the simulation favours no rule. Each kind of agent prefers other lanes.
+Within a kind, every session has its own habits, drawn by its seed.
 """
 
 from collections import deque
@@ -30,7 +30,7 @@ class Offer(Struct, frozen=True):
 
 
 class Turn(Struct, frozen=True):
-    """When a context is asked for, and what is offered."""
+    """The time of a request for a context, and its candidates."""
 
     at_s: float
     offers: tuple[Offer, ...]
@@ -93,7 +93,7 @@ class _Piece(Struct):
 
 
 class _Agent:
-    """One session's world: rules, files, a corpus to search, what was said and what is broken."""
+    """The world of one session: rules, files, a corpus to search, earlier messages and failures."""
 
     def __init__(self, random: Random, habits: Habits) -> None:
         self._random, self._habits = random, habits
@@ -120,7 +120,7 @@ class _Agent:
             self._read(-3_600.0)
 
     def turn(self, number: int, at_s: float) -> Iterator[Offer]:
-        """Live through a turn, and yield what is offered after it."""
+        """Simulate a turn, and yield the candidates after it."""
         random, habits = self._random, self._habits
         if random.random() < habits.moves_on:
             self._topic = random.randrange(6)

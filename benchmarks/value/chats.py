@@ -1,7 +1,7 @@
-"""Simulated chats: what a client sends turn by turn, with sizes as in published statistics.
+"""Simulated chats: the messages of a client turn by turn, with sizes as in published statistics.
 
 A message's size is log-normal. A dialogue has 28 tokens a message on average, like a spoken one. An agent
-with tools has 530, with a heavy tail. Results of tools are 84 % of its tokens, as measured for SWE-agent on
+with tools has 530, with a heavy tail. Tool results are 84 % of its tokens, as measured for SWE-agent on
 SWE-bench Verified (Lindenbauer et al., The Complexity Trap, arXiv 2508.21433).
 """
 

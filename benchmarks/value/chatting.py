@@ -200,7 +200,7 @@ def _key(message: Message) -> str:
 
 
 def _cost(message: Message) -> int:
-    """Return what a message costs by the engine's rule."""
+    """Return the tokens of a message by the engine's rule."""
     calls = message.get("tool_calls")
     text = canonical_json(calls).decode() if calls else message["content"]
     return COUNTER.count(text) + OVERHEAD_TOKENS

@@ -1,7 +1,7 @@
-"""Single turns with redundancy of every sort, for comparison with the exact optimum.
+"""Single turns with all kinds of redundancy, for comparison with the exact optimum.
 
-Decides how much is said twice, and how. A version that differs by a digit says something else: who takes it
-for a copy loses its value.
+They differ in the amount and the form of repetition. A version with another digit has another meaning: a rule
+that takes it for a copy loses its value.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""What is measured: sessions under `lanes` and under `agent`, and single turns against the exact optimum."""
+"""Measurements: sessions under `lanes` and under `agent`, and single turns against the exact optimum."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -55,7 +55,7 @@ class Compared(Struct, frozen=True):
 
 
 def all_sessions(seeds: int, repository: Path | None) -> list[tuple[str, Callable[[], list[Turn]]]]:
-    """Return what is to be played, by kind; the history is the one that the package ships, or another."""
+    """Return the sessions to play, by kind, with the history of the package or another one."""
     simulated: list[tuple[str, Callable[[], list[Turn]]]] = [
         (kind, partial(_simulated, kind, seed)) for kind in KINDS for seed in range(seeds)
     ]
@@ -111,7 +111,7 @@ def _figures(steps: Sequence[Step], whole: float) -> Figures:
 
 
 def _chosen(turn: Turn, policy: Policy) -> list[tuple[Choice, bool]]:
-    """Return all candidates, and whether each was selected; what the rendering did then is left aside."""
+    """Return all candidates, and whether each was selected; later changes by the rendering are ignored."""
     decision = compose(request(turn, 0, OPTIMUM_TOKENS), EMPTY, policy, ENGINE).decision
     entries = {entry.id: entry for entry in decision.candidates}
     chosen = []

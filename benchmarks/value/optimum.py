@@ -1,8 +1,7 @@
-"""The exact optimum of a single turn, by OR-tools' CP-SAT: what the best selection would be worth.
+"""The exact optimum of a single turn, by OR-tools' CP-SAT: the value of the best selection.
 
-Of all selections within the limit and the ceilings that fill each lane as far as `lanes` is bound to. What
-several chosen ones say counts once, for the dearest of them: each thing said is given to one of those that
-say it.
+Selections are within the limit and the ceilings, and fill each lane as far as `lanes` must. A statement of
+several selected candidates counts once, for the candidate in which it has the highest value.
 """
 
 from collections import defaultdict
@@ -18,7 +17,7 @@ _PATIENCE_S = 30.0
 
 
 class Choice(Struct, frozen=True):
-    """A candidate that can be chosen: what it costs, and its score in thousandths."""
+    """A candidate that can be selected: its tokens, and its score in thousandths."""
 
     offer: Offer
     tokens: int
@@ -26,7 +25,7 @@ class Choice(Struct, frozen=True):
 
 
 class Optimum(Struct, frozen=True):
-    """What the best selection is worth; where the search was cut short, at most this."""
+    """The value of the best selection; an upper bound if the search was stopped."""
 
     value: float
     exact: bool
@@ -70,7 +69,7 @@ def optimum(
 
 
 def _said(choices: Sequence[Choice]) -> dict[tuple[int, ...], dict[int, float]]:
-    """Return what is said, put together by who says it: for each of them, what it is worth from it."""
+    """Return the statements by the candidates that contain them, with their value in each candidate."""
     speakers: dict[str, list[int]] = defaultdict(list)
     for place, choice in enumerate(choices):
         for name in dict.fromkeys(name for name, _ in choice.offer.says):

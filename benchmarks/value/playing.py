@@ -1,8 +1,9 @@
-"""A session of turns through the engine, under a policy: what was emitted, and what it is worth.
+"""A session of turns through the engine, under a policy: its outputs, and their value.
 
-**Value.** A chosen candidate is worth its score times its tokens, as the engine's rules reckon; but what is
-said twice counts once. So the value of a candidate is spread over its lines by their length, and of what
-several chosen ones say only the dearest counts. Of a candidate that was made smaller, the share that stands.
+**Value.** A selected candidate has the value of its score times its tokens, by the engine's rules, but
+repeated lines count once. So the value of a candidate is divided among its lines by their length. Of a line
+in several selected candidates, only the highest value counts. A shrunk candidate has the value of its
+remaining share.
 """
 
 import json
@@ -71,7 +72,7 @@ def request(turn: Turn, number: int, budget_tokens: int) -> ContextRequest:
 
 
 def worth(chosen: Mapping[str, float], offers: Iterable[Offer]) -> float:
-    """Return what is said, each thing once: `chosen` has what each candidate is worth by itself."""
+    """Return the lines, each once; `chosen` has the value of each candidate alone."""
     best: dict[str, float] = {}
     for offer in offers:
         if value := chosen.get(offer.id):
@@ -82,7 +83,7 @@ def worth(chosen: Mapping[str, float], offers: Iterable[Offer]) -> float:
 
 
 def chosen_by(answered: Answered) -> dict[str, float]:
-    """Return what each chosen candidate is worth by itself: its score times its tokens as it stands."""
+    """Return the value of each selected candidate alone: its score times its tokens in the context."""
     return {
         entry.id: int(entry.score) * entry.tokens
         for entry in answered.decision.candidates

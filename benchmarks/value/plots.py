@@ -82,7 +82,7 @@ def _write_optimum(file: Path, compared: Sequence[Compared]) -> None:
 
 
 def _write_turns(file: Path) -> None:
-    """One session, a bar a turn: the tokens that stand as the turn before, and the others."""
+    """Write the plot of one session: the tokens of each turn that are unchanged since the turn before."""
     kind, seed = _SHOWN
     turns, memory = list(session(kind, seed)), Memory()
     _, panels = plt.subplots(2, 1, figsize=(7.2, 3.6), sharex=True, sharey=True)

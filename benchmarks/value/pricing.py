@@ -1,7 +1,7 @@
-"""What a session's input costs where a provider caches what is marked.
+"""Price of a session's input with a provider's cache.
 
-In tokens at the full price: what is read from the cache costs 0.1, what is written to it 1.25, all else 1.
-What was written is there for 300 s, and for as long again after each read.
+Prices are in tokens at the full price: a token read from the cache costs 0.1, one written to it 1.25, another
+1. An entry lives for 300 s after it is written or read.
 """
 
 from collections.abc import Sequence
@@ -37,9 +37,9 @@ def price_with_marks(steps: Sequence[Step], *, looks_back: bool) -> float:
 
 
 def price_at_best(steps: Sequence[Step]) -> float:
-    """Return the least price with one breakpoint a turn, each set knowing what comes.
+    """Return the lowest price with one breakpoint a turn, if all later texts are known.
 
-    It is where the next text will differ, or nowhere; of all such choices the cheapest.
+    A breakpoint is at the next text's first difference, or absent; the cheapest of all choices counts.
     """
     common = [*shared(steps)[1:], 0]
     paid = {0: 0.0}
@@ -56,7 +56,7 @@ def price_at_best(steps: Sequence[Step]) -> float:
 
 
 def _price(step: Step, read: int, written: int) -> float:
-    """Return what a text costs that is read up to one place and written up to another."""
+    """Return the price of a text that is read up to one position and written up to another."""
     read_tokens, written_tokens = _tokens(step.text[:read]), _tokens(step.text[: max(read, written)])
     fresh = step.used_tokens - written_tokens
     return READ * read_tokens + WRITE * (written_tokens - read_tokens) + fresh

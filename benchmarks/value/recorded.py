@@ -1,8 +1,8 @@
-"""Sessions from a git history: what an editor's platform would have asked for while the commits were made.
+"""Sessions from a git history: the requests of an editor's platform while the commits were made.
 
-git knows a commit's time alone, so the turns are set 30 s apart; each candidate is as old as it was.
-Chunks, symbols, tests and differences come as the workload makes them. A line says what it reads, whoever
-has it; so does a line of a difference that stands in the file then.
+git only knows the time of a commit, so the turns are 30 s apart; each candidate keeps its age. Chunks,
+symbols, tests and differences are those that the workload makes. Equal lines are equal statements in all
+candidates, also in differences of a file.
 """
 
 import json
@@ -16,7 +16,7 @@ GAP_S = 30.0
 
 
 def sessions(events: Iterable[bytes], turns: int = TURNS) -> Iterator[list[Turn]]:
-    """Yield the requests of a workload as sessions of so many turns; what is left at the end is left out."""
+    """Yield the requests of a workload as sessions of a number of turns, without an incomplete last one."""
     begun: list[Turn] = []
     for event in events:
         begun.append(_turn(json.loads(event), GAP_S * len(begun)))

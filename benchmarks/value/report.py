@@ -1,4 +1,4 @@
-"""What contexts are worth under `agent`, beside `lanes`: prints the tables of docs/value.md.
+"""Value of contexts under `agent` compared with `lanes`: the tables of docs/value.md.
 
 python -m benchmarks.value --seeds 8
 python -m benchmarks.value --seeds 8 --plots docs/value

@@ -1,4 +1,4 @@
-"""How long `agent` takes beside `lanes`: sessions of 300 candidates a turn, counts and sketches known."""
+"""Time of `agent` compared with `lanes`: sessions of 300 candidates a turn, with known counts."""
 
 import gc
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ def times_s() -> tuple[float, float]:
     asked = [_asked(known, turn) for turn in range(_TURNS)]
     memory = Memory(compositions_max=0)
     gc.collect()
-    gc.freeze()  # what was made beforehand is no garbage of the runs
+    gc.freeze()  # earlier objects are not garbage of the runs
     took_s: dict[str, list[float]] = {LANES.name: [], AGENT.name: []}
     for number in range(_ROUNDS + 1):
         for policy in (LANES, AGENT):

@@ -1,7 +1,7 @@
-"""Texts for the simulations: code, prose and logs of made-up words, each line with what it says.
+"""Texts for the simulations: code, prose and logs of made-up words, with the statement of each line.
 
-A line that stands in several texts says the same in each. Of a version that differs by a digit every line
-says something else: what holds for one year, release or error code does not hold for another.
+A line that is in several texts is the same statement in each. In a version with another digit, every line is
+another statement, because a fact about one year, release or error code does not hold for another.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _WORDS = ("when", "before", "after", "without", "every", "only", "never", "alway
 
 
 class Line(Struct, frozen=True):
-    """A line, and the name of what it says."""
+    """A line, and the name of its statement."""
 
     text: str
     says: str
@@ -58,7 +58,7 @@ def version(random: Random, base: Document, name: str) -> Document:
 
 
 def edited(random: Random, base: Document, turn: int) -> Document:
-    """Return a text with one to three neighbouring lines written anew."""
+    """Return a text with one to three neighbouring lines rewritten."""
     start = random.randrange(len(base.lines))
     lines = list(base.lines)
     for place in range(start, min(len(lines), start + random.randint(1, 3))):

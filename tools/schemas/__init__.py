@@ -1,19 +1,18 @@
-"""The schemas of all events, made from the types that decode and encode them.
+"""Schemas of all events, made from the types that decode and encode them.
 
-Decides which schemas there are. Never describes a field by hand: what a schema says, the type says, so
-neither can be wrong alone. `python -m tools.schemas` writes the files of `schemas/`.
-
-JSON Schema 2020-12, of which only what draft-07 reads alike is used: AsyncAPI's tools go by that.
+The types describe all fields, so a schema cannot contradict its type. `python -m tools.schemas` writes the
+files of `schemas/`. They are JSON Schema 2020-12, limited to keywords with the same meaning in draft-07,
+which AsyncAPI's tools read.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from tools.schemas.document import document, file_name
 from tools.schemas.requests import request_schema
 from tools.schemas.structs import components
 
-from apportion.contracts.schemas.document import document, file_name
 from apportion.contracts.schemas.policies import POLICY, policy_parts
 from apportion.core.events import ContextArtifact, ContextRequest, ContextRetraction, ContextUsage
 from apportion.core.results import ContextComposed, ContextDeadLetter, ContextDecision
@@ -33,7 +32,7 @@ EVENTS: Mapping[str, type[msgspec.Struct]] = {
         ContextDeadLetter,
     )
 }
-"""The events that are typed structs, by `type`; a policy is none, for its type depends on its strategy."""
+"""The events that are typed structs, by `type`. A policy is not, because its type depends on its strategy."""
 
 
 def schemas() -> dict[str, dict[str, Any]]:
@@ -43,7 +42,7 @@ def schemas() -> dict[str, dict[str, Any]]:
 
 
 def request_schemas() -> dict[str, dict[str, Any]]:
-    """Return the schema of a request under each strategy's policies: the common one, narrowed."""
+    """Return the schema of a request for each strategy: the common schema with narrower rules."""
     return {name: request_schema(strategy) for name, strategy in STRATEGIES.items()}
 
 

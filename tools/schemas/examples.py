@@ -1,7 +1,7 @@
-"""The examples of what comes out: real answers to the example events, under the example policies.
+"""Examples of outputs: real answers to the example events, under the example policies.
 
-Decides only what no event says: a secret, a version, where records stood, how long it took. The example
-policies name estimators, so that the answers stay what they are whatever exact counters say.
+Only facts that no event has are set here: a secret, a version, offsets and durations. The example policies
+name estimators, so the answers do not depend on the exact counters.
 """
 
 import json
@@ -42,8 +42,8 @@ _PHASES = (Phase("prepare", 212), Phase("choose", 486), Phase("record", 131))
 def answers(folder: Path) -> Iterator[tuple[str, msgspec.Struct]]:
     """Yield the answers to the example events of a folder, by file name.
 
-    The events stand in one log by their times, so that sessions, pools and retries are what they would be.
-    Then come the dead letters of events that are refused.
+    The events form one log in the order of their times, with real sessions, pools and retries. The dead
+    letters of refused events follow.
     """
     catalogue = Catalogue(_policy(file) for file in sorted(folder.glob("context-policy/*.json")))
     sessions: dict[str, Session] = {}

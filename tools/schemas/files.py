@@ -1,10 +1,6 @@
-"""The files of the folder `schemas/` that are made, not written.
-
-Decides their names and how they are laid out: the same types give the same bytes.
-"""
+"""Generated files of the folder `schemas/`. The same types give the same bytes."""
 
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from tools.schemas import request_schemas, schemas
@@ -14,11 +10,8 @@ from apportion.core.wire.codec import encode
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """Return every made file of the folder, by its name in it; the examples of what comes in lie there."""
-    made = {schema["$id"]: msgspec.json.encode(schema) for schema in _all()}
+    """Return the generated files by name; the examples of inputs are read from the folder."""
+    generated = (*schemas().values(), *request_schemas().values())
+    made = {schema["$id"]: msgspec.json.encode(schema) for schema in generated}
     made |= {f"examples/{name}": encode(event) for name, event in answers(folder / "examples")}
     return {name: msgspec.json.format(data, indent=2) + b"\n" for name, data in made.items()}
-
-
-def _all() -> list[dict[str, Any]]:
-    return [*schemas().values(), *request_schemas().values()]

@@ -1,13 +1,11 @@
-"""The schema of a request under one strategy's policies: the common one without what it does not read.
-
-Decides nothing: which fields a strategy reads and needs, the strategy says.
-"""
+"""Schemas of requests for one strategy: the common schema without fields that the strategy does not read."""
 
 from typing import Any
 
+from tools.schemas.document import document
 from tools.schemas.structs import components
 
-from apportion.contracts.schemas.document import REF, document
+from apportion.contracts.schemas.document import REF
 from apportion.core.accept import STRATEGY_FIELDS
 from apportion.core.events import ContextRequest
 from apportion.core.strategy_api.strategy import CandidateNeeds, Strategy
@@ -16,7 +14,7 @@ _CANDIDATE, _CONSTRAINTS = "Candidate", "Constraints"
 
 
 def request_schema(strategy: Strategy[Any, Any]) -> dict[str, Any]:
-    """Return the schema; that a strategy knows a lane or a kind, or what a message holds, it cannot say."""
+    """Return the schema. It does not check names of lanes, kinds of candidates, or contents of messages."""
     body, parts = components(ContextRequest)
     body["title"] += f" for strategy {strategy.name}"
     body["description"] = f"Asks for one composition under a policy of strategy {strategy.name}."
@@ -35,7 +33,7 @@ def request_schema(strategy: Strategy[Any, Any]) -> dict[str, Any]:
 
 
 def _needed(needs: CandidateNeeds) -> dict[str, Any]:
-    """Return what a candidate has: an id or a path, and the fields of the strategy."""
+    """Return the required fields of a candidate: an id or a path, and the fields of the strategy."""
     choices = [choice for choice in ((("id",), ("path",)), needs.alternatives) if choice]
     any_of_each = [{"anyOf": [{"required": list(fields)} for fields in choice]} for choice in choices]
     always = [field for field in needs.every if field not in needs.unless_query]
@@ -43,7 +41,7 @@ def _needed(needs: CandidateNeeds) -> dict[str, Any]:
 
 
 def _reached(body: dict[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
-    """Return the parts that are still referred to."""
+    """Return the parts to which there are still references."""
     reached: dict[str, Any] = {}
     nodes: list[Any] = [body]
     while nodes:

@@ -1,7 +1,6 @@
-"""The schema of a struct and of those in it, their fields described by the docstrings under them.
+"""Schemas of structs, with the docstrings under fields as descriptions.
 
-Decides where a description comes from: msgspec knows a class's docstring only, so those of fields are read
-from the source, which is there when the files are made.
+msgspec only knows the docstring of a class, so the docstrings of fields are read from the source.
 """
 
 import ast
@@ -24,7 +23,7 @@ _STRUCTS = {
 
 
 def components(event: type[msgspec.Struct]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the schema of an event, and those of the structs that it refers to, by name."""
+    """Return the schema of an event, and the schemas of its structs by name."""
     _, parts = msgspec.json.schema_components([event], ref_template=REF)
     for name, part in parts.items():
         struct = _STRUCTS.get(name)

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 
 SIZES = (590, 2_910)
-"""In bytes, those of a composed event and a decision about a small request."""
+"""Bytes of a composed event and a decision for a small request."""
 _FRAME_BYTES = 70
-"""Of which so many are names and ids."""
+"""Bytes of names and ids among them."""
 _COMPOSED, _DECISION = ("x" * (size - _FRAME_BYTES) for size in SIZES)
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode

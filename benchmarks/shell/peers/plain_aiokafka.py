@@ -1,4 +1,4 @@
-"""aiokafka alone, without state: `send` for each record, or what a poll brought in batches (`batches`)."""
+"""aiokafka alone, without state: `send` for each record, or the records of a poll in batches (`batches`)."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""Clients of the gateway: a synchronous and an asynchronous one, which speak the same protocol.
+"""Clients of the gateway, synchronous and asynchronous, with the same protocol.
 
 They need the extra `client`. Both can be the client of `apportion.fit`.
 """

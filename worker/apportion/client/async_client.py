@@ -6,18 +6,9 @@ from typing import Self
 import httpx2
 from tenacity import AsyncRetrying
 
+from apportion.client import protocol
 from apportion.client.connection import Connection, left_s
-from apportion.client.protocol import (
-    ComposedAnswer,
-    HttpCall,
-    HttpResponse,
-    compose_call,
-    no_response,
-    publish_call,
-    read_answer,
-    require_success,
-    retract_call,
-)
+from apportion.client.protocol import ComposedAnswer, HttpCall, HttpResponse
 from apportion.core.events import ContextArtifact, ContextRequest
 
 
@@ -46,18 +37,20 @@ class AsyncGatewayClient:
 
     async def compose(self, request: ContextRequest, /, *, with_decision: bool = False) -> ComposedAnswer:
         """Return the answer to a request, or raise an error, as `GatewayClient` does."""
-        call = compose_call(request, with_decision=with_decision)
-        return read_answer(await self._send(call), call, with_decision=with_decision)
+        call = protocol.compose_call(request, with_decision=with_decision)
+        return protocol.read_answer(await self._send(call), call, with_decision=with_decision)
 
     async def publish(self, artifact: ContextArtifact, /) -> None:
         """Publish an artifact for later requests of its session."""
-        await self._send(publish_call(artifact))
+        await self._send(protocol.publish_call(artifact))
 
     async def retract(
         self, artifact_id: str, /, *, session_id: str, source: str, tenant: str = "default"
     ) -> None:
         """Take a published artifact back."""
-        await self._send(retract_call(artifact_id, session_id=session_id, source=source, tenant=tenant))
+        await self._send(
+            protocol.retract_call(artifact_id, session_id=session_id, source=source, tenant=tenant)
+        )
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -71,7 +64,6 @@ class AsyncGatewayClient:
         await self.aclose()
 
     async def _send(self, call: HttpCall) -> HttpResponse:
-        """Return the response of a call that succeeded, within the deadline."""
         repeat = AsyncRetrying(**self._connection.rules())
         return await repeat(self._attempt, call, self._connection.end_s())
 
@@ -82,6 +74,6 @@ class AsyncGatewayClient:
             async with asyncio.timeout(seconds):
                 response = await self._http.request(**request, timeout=None)
         except (TimeoutError, httpx2.TransportError) as error:
-            raise no_response(call, type(error).__name__) from error
+            raise protocol.no_response(call, type(error).__name__) from error
         received = HttpResponse(response.status_code, response.headers, response.content)
-        return require_success(received, call)
+        return protocol.require_success(received, call)

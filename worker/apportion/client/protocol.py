@@ -23,7 +23,7 @@ _RETRIED = frozenset(
         HTTPStatus.GATEWAY_TIMEOUT,
     }
 )
-"""Statuses after which the same call can succeed; 502 is that of a proxy before the gateway."""
+"""Statuses after which the same call can succeed; a proxy before the gateway sends 502."""
 _SEGMENT = re.compile(r"[\w~-][\w.~-]*", re.ASCII)
 """An id that clients and proxies pass on unchanged as a part of a path; others go into the query."""
 
@@ -38,7 +38,7 @@ class HttpCall(Struct, frozen=True):
 
 
 class HttpResponse(Struct, frozen=True):
-    """A response as far as the protocol reads it; names of headers are found in lower case."""
+    """The parts of a response that the protocol reads; headers are looked up in lower case."""
 
     status: int
     headers: Mapping[str, str]

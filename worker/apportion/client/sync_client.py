@@ -5,18 +5,9 @@ from typing import Self
 import httpx2
 from tenacity import Retrying
 
+from apportion.client import protocol
 from apportion.client.connection import Connection, left_s
-from apportion.client.protocol import (
-    ComposedAnswer,
-    HttpCall,
-    HttpResponse,
-    compose_call,
-    no_response,
-    publish_call,
-    read_answer,
-    require_success,
-    retract_call,
-)
+from apportion.client.protocol import ComposedAnswer, HttpCall, HttpResponse
 from apportion.core.events import ContextArtifact, ContextRequest
 
 
@@ -53,8 +44,8 @@ class GatewayClient:
             UnansweredError: there was no answer before the deadline.
             GatewayError: the call failed for another cause.
         """
-        call = compose_call(request, with_decision=with_decision)
-        return read_answer(self._send(call), call, with_decision=with_decision)
+        call = protocol.compose_call(request, with_decision=with_decision)
+        return protocol.read_answer(self._send(call), call, with_decision=with_decision)
 
     def publish(self, artifact: ContextArtifact, /) -> None:
         """Publish an artifact for later requests of its session.
@@ -62,7 +53,7 @@ class GatewayClient:
         Raises:
             GatewayError: as for `compose`.
         """
-        self._send(publish_call(artifact))
+        self._send(protocol.publish_call(artifact))
 
     def retract(self, artifact_id: str, /, *, session_id: str, source: str, tenant: str = "default") -> None:
         """Take a published artifact back.
@@ -70,7 +61,7 @@ class GatewayClient:
         Raises:
             GatewayError: as for `compose`.
         """
-        self._send(retract_call(artifact_id, session_id=session_id, source=source, tenant=tenant))
+        self._send(protocol.retract_call(artifact_id, session_id=session_id, source=source, tenant=tenant))
 
     def close(self) -> None:
         """Close the connections."""
@@ -84,7 +75,6 @@ class GatewayClient:
         self.close()
 
     def _send(self, call: HttpCall) -> HttpResponse:
-        """Return the response of a call that succeeded, within the deadline."""
         repeat = Retrying(**self._connection.rules())
         return repeat(self._attempt, call, self._connection.end_s())
 
@@ -94,6 +84,6 @@ class GatewayClient:
         try:
             response = self._http.request(**request, timeout=seconds)
         except httpx2.TransportError as error:
-            raise no_response(call, type(error).__name__) from error
+            raise protocol.no_response(call, type(error).__name__) from error
         received = HttpResponse(response.status_code, response.headers, response.content)
-        return require_success(received, call)
+        return protocol.require_success(received, call)

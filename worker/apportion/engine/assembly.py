@@ -26,7 +26,7 @@ def create_engine(settings: Settings) -> Engine:
 
 
 def create_catalogue(settings: Settings) -> Catalogue:
-    """Return the built-in policies and those of the settings' folder, including the default policy.
+    """Return the built-in policies and the policies in the settings' folder, including the default policy.
 
     Raises:
         PolicyError: files are invalid. The error lists all problems of all files.

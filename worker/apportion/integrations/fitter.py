@@ -1,4 +1,4 @@
-"""The part that all hooks share: a framework's history, fitted as a chat of OpenAI's shape."""
+"""Code that all hooks share: a framework's history, fitted as a chat of OpenAI's shape."""
 
 import logging
 import re
@@ -39,20 +39,19 @@ _logger = logging.getLogger(__name__)
 
 
 class FitterSettings(TypedDict, total=False):
-    """Settings that all hooks share. Each can be left out.
-
-    `client` composes: `LocalSessions`, by default one of the hook's own, or a client of a gateway.
-    `uses_pool` says that the artifacts of the session's pool take part. `on_fitted` is called with each
-    fitted chat, which has the decision. Fitting fails after `wait_s` (5) without an answer of a gateway. With
-    `on_error` "pass", a call that cannot be fitted is sent unfitted; with "raise", the default, it fails.
-    """
+    """Optional settings of all hooks."""
 
     client: FitClient | AsyncFitClient
+    """A client of a gateway, or `LocalSessions`; by default new `LocalSessions` of the hook."""
     uses_pool: bool
+    """Whether the artifacts in the session's pool are candidates."""
     options: FitOptions
     on_fitted: Callable[[Fitted], None]
+    """Called with each fitted chat, which has the decision."""
     wait_s: float
+    """Time after which fitting fails without an answer of a gateway; by default 5."""
     on_error: Literal["raise", "pass"]
+    """With "pass", a call that cannot be fitted is sent unfitted; with "raise", the default, it fails."""
 
 
 class Turn(Struct, frozen=True):
@@ -81,9 +80,9 @@ class FrameworkHistory(Struct, frozen=True):
 
 
 class KeptTurn(Struct, frozen=True):
-    """A turn that is sent, by its index. `content` is the new content of a cleared result of a tool.
+    """A turn that is sent, by its index. `content` is the new content of a cleared tool result.
 
-    With the index `NEW` it is a message of the user that `fit` has added, with that content.
+    The index `NEW` means a message of the user that `fit` has added, with that content.
     """
 
     index: int
@@ -116,7 +115,7 @@ class Fitter:
 
     @contextmanager
     def noting_failures(self) -> Iterator[None]:
-        """Count and log an error of the block; with `on_error` "pass", go on behind the block."""
+        """Count and log an error of the block; with `on_error` "pass", suppress it."""
         try:
             yield
         except Exception as error:
@@ -146,7 +145,7 @@ class Fitter:
             raise _placed(error, history) from None
 
     async def fit_chat_async(self, chat: Chat, session_id: str | None) -> Fitted:
-        """Return a chat of a shape that `fit` knows, as far as it fits.
+        """Return the fitted chat of a chat in a shape that `fit` accepts.
 
         Raises:
             FitError: it cannot be fitted, or there is no session.
@@ -178,7 +177,7 @@ class Fitter:
         if not session_id:
             message = f"the call belongs to no session; {self._session_remedy}, or give the hook session_id"
             raise FitError(ErrorCode.MISSING_FIELD, message, "$.session_id")
-        return str(session_id)  # a subclass of str is no JSON
+        return str(session_id)  # msgspec does not encode a subclass of str
 
     def _no_answer(self) -> FitError:
         message = f"no answer within {self._wait_s} s; see whether the gateway answers, or raise wait_s"
@@ -205,7 +204,6 @@ def _kept(history: FrameworkHistory, fitted: Fitted) -> list[KeptTurn]:
 
 
 def _settle(answer: "Future[Fitted]", run: Callable[[], Fitted]) -> None:
-    """Give a future what a call returns or raises."""
     try:
         answer.set_result(run())
     except BaseException as error:  # noqa: BLE001 - the waiting thread raises it

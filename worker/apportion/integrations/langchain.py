@@ -14,8 +14,8 @@ from apportion.integrations.fitter import NEW, Fitter, FitterSettings, Framework
 class FitMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     """A middleware of `create_agent` that sends the messages that fit into a limit.
 
-    The system prompt always stands, and counts. The agent's state keeps all messages. The session is the
-    thread's `thread_id`, or what `session_id` returns.
+    The system prompt counts, and is always kept. The agent's state keeps all messages. The session is the
+    thread's `thread_id`, unless `session_id` returns another one.
     """
 
     def __init__(
@@ -62,10 +62,10 @@ def _thread_id(request: ModelRequest[Any]) -> str | None:
 
 
 def _turn(message: BaseMessage, pointer: str) -> Turn:
-    """Return a message as it is counted; blocks of the assistant that are no text, as JSON.
+    """Return a message as it is counted; blocks of the assistant that are not text count as JSON.
 
     Raises:
-        FitError: the message stands for several, or has a block that LangChain does not know.
+        FitError: the message means several messages, or has a block that LangChain does not know.
     """
     try:
         [counted] = convert_to_openai_messages([message])
@@ -81,7 +81,6 @@ def _turn(message: BaseMessage, pointer: str) -> Turn:
 
 
 def _with_kept(request: ModelRequest[Any], kept: list[KeptTurn]) -> ModelRequest[Any]:
-    """Return a call of the model with the kept messages."""
     messages: list[AnyMessage] = []
     for turn in kept:
         if turn.index == NEW:

@@ -20,10 +20,9 @@ _MESSAGES = ("anthropic_messages", "aanthropic_messages")
 class FitHook(CustomLogger):
     """A callback of the proxy that sends the messages that fit into a limit.
 
-    System and developer messages always stand. The session is the call's `litellm_session_id`, else
-    `session_id` in its metadata, else its `user`, else `user_id` in its metadata; or what `session_id`
-    returns for the call's data.
-    Calls that are neither chat completions nor `/v1/messages` pass unchanged.
+    System and developer messages are always kept. The session is the call's `litellm_session_id`, else
+    `session_id` in its metadata, else its `user`, else `user_id` in its metadata. A given `session_id`
+    replaces this rule. Calls that are neither chat completions nor `/v1/messages` pass unchanged.
     """
 
     def __init__(
@@ -61,14 +60,12 @@ class FitHook(CustomLogger):
         return data
 
     async def _chat(self, data: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return the messages of a chat completion that fit."""
         messages = data["messages"]
         turns = [Turn(message, f"$.messages[{index}]") for index, message in enumerate(messages)]
         kept = await self.fitter.fit_async(FrameworkHistory(turns, self._session_id(data)))
         return [_message(turn, messages) for turn in kept]
 
     async def _messages(self, data: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return the messages of a call in Anthropic's shape that fit."""
         chat = AnthropicChat(messages=data["messages"], system=data.get("system"))
         fitted = await self.fitter.fit_chat_async(chat, self._session_id(data))
         return fitted.messages

@@ -9,6 +9,7 @@ from agents.run_config import CallModelData, ModelInputData
 
 from apportion.core.errors import ErrorCode
 from apportion.doors.fitting import FitError
+from apportion.doors.fitting.chats import assistant_message, function_call
 from apportion.integrations.fitter import NEW, Fitter, FitterSettings, FrameworkHistory, Turn
 
 Item: TypeAlias = Mapping[str, Any]
@@ -29,7 +30,7 @@ _TEXTS = ("input_text", "output_text")
 class FitFilter:
     """A `call_model_input_filter` of a `RunConfig` that sends the items that fit into a limit.
 
-    The instructions always stand, and count. A session of the SDK keeps all items. The items of a response
+    The instructions count, and are always kept. A session of the SDK keeps all items. The items of a response
     (reasoning, calls, messages) stay together.
     """
 
@@ -41,7 +42,8 @@ class FitFilter:
     ) -> None:
         """Start with a limit of instructions and items, without the definitions of tools.
 
-        The SDK does not show its session to a filter, so the id is given, or found in the call's context.
+        The SDK does not give its session to a filter, so `session_id` is an id or reads it from a call's
+        data.
         """
         self.fitter = Fitter(
             limit_tokens, settings, session_remedy="give the filter the id of the SDK's session"
@@ -49,7 +51,7 @@ class FitFilter:
         self._session_id = session_id
 
     async def __call__(self, data: CallModelData[Any]) -> ModelInputData:
-        """Return the input of the model as far as it fits."""
+        """Return the model's input with the items that fit."""
         with self.fitter.noting_failures():
             return await self._fitted(data)
         return data.model_data
@@ -71,14 +73,14 @@ class FitFilter:
 
 
 def _groups(items: Sequence[Item]) -> list[tuple[int, list[Item]]]:
-    """Return the items of each response together, and all others alone, each with its first index."""
+    """Return groups of items with their first index: the items of a response, or one other item."""
     groups = []
-    for is_response, run in groupby(enumerate(items), key=lambda place: _is_of_the_assistant(place[1])):
-        places = list(run)
+    for is_response, run in groupby(enumerate(items), key=lambda pair: _is_of_the_assistant(pair[1])):
+        indexed = list(run)
         if is_response:
-            groups.append((places[0][0], [item for _, item in places]))
+            groups.append((indexed[0][0], [item for _, item in indexed]))
         else:
-            groups += [(index, [item]) for index, item in places]
+            groups += [(index, [item]) for index, item in indexed]
     return groups
 
 
@@ -90,7 +92,7 @@ def _turn(items: Sequence[Item], pointer: str) -> Turn:
     """Return a response or another item as it is counted.
 
     Raises:
-        FitError: an item cannot be counted, or stands for content that is not in the call.
+        FitError: an item of this type cannot be counted.
     """
     item = items[0]
     if _is_of_the_assistant(item):
@@ -105,13 +107,11 @@ def _turn(items: Sequence[Item], pointer: str) -> Turn:
 
 
 def _response(items: Sequence[Item]) -> dict[str, Any]:
-    """Return a response as a message; what is neither text nor a call of a function, as JSON."""
     texts, calls, others = [], [], []
     for item in items:
         kind = item.get("type", "message")
         if kind in _CALLS:
-            function = {"name": item["name"], "arguments": item[_CALLS[kind]]}
-            calls.append({"id": item["call_id"], "type": "function", "function": function})
+            calls.append(function_call(item["call_id"], item["name"], item[_CALLS[kind]]))
         elif kind == "message":
             parts = _counted_content(item["content"])
             parts = [{"type": "text", "text": parts}] if isinstance(parts, str) else parts
@@ -119,12 +119,11 @@ def _response(items: Sequence[Item]) -> dict[str, Any]:
             others += [part for part in parts if part["type"] != "text"]
         else:
             others.append({name: value for name, value in item.items() if value is not None})
-    counted = {"role": "assistant", "content": texts, "tool_calls": calls, "blocks": others}
-    return {name: value for name, value in counted.items() if value or name == "content"}
+    return assistant_message(texts, calls, others)
 
 
 def _counted_content(content: str | Sequence[Item]) -> Any:
-    """Return a content as it is counted. A part that is no text is refused then."""
+    """Return a content as it is counted. Counting refuses a part that is not text."""
     if isinstance(content, str):
         return content
     return [

@@ -28,14 +28,15 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models import ModelRequestContext
 
+from apportion.doors.fitting.chats import assistant_message, function_call
 from apportion.integrations.fitter import NEW, Fitter, FitterSettings, FrameworkHistory, KeptTurn, Turn
 
 
 class FitHistory(AbstractCapability[Any]):
     """A capability of an `Agent` that sends the parts of the history that fit into a limit.
 
-    Instructions and system prompts always stand, and count. The history of the run keeps all messages. The
-    session is the run's `conversation_id`, or what `session_id` returns.
+    Instructions and system prompts count, and are always kept. The run's history keeps all messages. The
+    session is the run's `conversation_id`, unless `session_id` returns another one.
     """
 
     def __init__(
@@ -57,14 +58,14 @@ class FitHistory(AbstractCapability[Any]):
         with self.fitter.noting_failures():
             text = InstructionPart.join(parts or [])
             system = Turn({"role": "system", "content": text}, "$.instructions") if text else None
-            places = list(_places(messages))
-            turns = [place.turn for place in places]
+            parts_of_history = list(_parts(messages))
+            turns = [part.turn for part in parts_of_history]
             kept = await self.fitter.fit_async(FrameworkHistory(turns, self._session_id(ctx), system))
-            return replace(request_context, messages=_sent(messages, places, kept))
+            return replace(request_context, messages=_sent(messages, parts_of_history, kept))
         return request_context
 
 
-class Place(Struct, frozen=True):
+class HistoryPart(Struct, frozen=True):
     """A part of a request, or a whole response, by the indices of its message and of the part."""
 
     turn: Turn
@@ -76,22 +77,22 @@ def _conversation_id(ctx: RunContext[Any]) -> str | None:
     return ctx.conversation_id
 
 
-def _places(messages: Sequence[ModelMessage]) -> Iterator[Place]:
+def _parts(messages: Sequence[ModelMessage]) -> Iterator[HistoryPart]:
     """Yield the parts of requests, and the responses, as they are counted."""
     for index, message in enumerate(messages):
         pointer = f"$.messages[{index}]"
         if isinstance(message, ModelResponse):
-            yield Place(Turn(_response(message), pointer), index)
+            yield HistoryPart(Turn(_response(message), pointer), index)
         else:
-            for place, part in enumerate(message.parts):
-                at = f"{pointer}.parts[{place}]"
-                yield Place(Turn(_request_part(part), at), index, place)
+            for number, part in enumerate(message.parts):
+                turn = Turn(_request_part(part), f"{pointer}.parts[{number}]")
+                yield HistoryPart(turn, index, number)
 
 
 def _request_part(part: ModelRequestPart) -> dict[str, Any]:
-    """Return a part of a request as it is counted. A part that is nobody's message is the system's.
+    """Return a part of a request as it is counted. Parts of other types count as system messages.
 
-    Files and speech have a type that is refused when it is counted.
+    Counting refuses files and speech.
     """
     match part:
         case UserPromptPart():
@@ -112,7 +113,7 @@ def _request_part(part: ModelRequestPart) -> dict[str, Any]:
 
 
 def _texts(content: str | Sequence[UserContent]) -> Any:
-    """Return the content of the user's message; what is no text is refused when it is counted."""
+    """Return the content of the user's message. Counting refuses a part that is not text."""
     if isinstance(content, str):
         return content
     return [
@@ -125,38 +126,33 @@ def _texts(content: str | Sequence[UserContent]) -> Any:
 
 
 def _response(message: ModelResponse) -> dict[str, Any]:
-    """Return a response as it is counted; what is neither text nor a call of a tool, as JSON."""
-    counted: dict[str, Any] = {"role": "assistant", "content": []}
+    texts, calls, blocks = [], [], []
     for part, dumped in zip(
         message.parts, ModelMessagesTypeAdapter.dump_python([message], mode="json")[0]["parts"], strict=True
     ):
         if isinstance(part, ToolCallPart):
-            function = {"name": part.tool_name, "arguments": part.args_as_json_str()}
-            call = {"id": part.tool_call_id, "type": "function", "function": function}
-            counted.setdefault("tool_calls", []).append(call)
+            calls.append(function_call(part.tool_call_id, part.tool_name, part.args_as_json_str()))
         elif dumped["part_kind"] == "text":
-            counted["content"].append({"type": "text", "text": dumped["content"]})
+            texts.append({"type": "text", "text": dumped["content"]})
         else:
-            block = {name: value for name, value in dumped.items() if value is not None}
-            counted.setdefault("blocks", []).append(block)
-    return counted
+            blocks.append({name: value for name, value in dumped.items() if value is not None})
+    return assistant_message(texts, calls, blocks)
 
 
 def _sent(
-    messages: Sequence[ModelMessage], places: Sequence[Place], kept: Sequence[KeptTurn]
+    messages: Sequence[ModelMessage], parts: Sequence[HistoryPart], kept: Sequence[KeptTurn]
 ) -> list[ModelMessage]:
-    """Return the messages of the kept places."""
     sent: list[ModelMessage] = []
-    indices = [NEW if turn.index == NEW else places[turn.index].message for turn in kept]
+    indices = [NEW if turn.index == NEW else parts[turn.index].message for turn in kept]
     for index, run in groupby(zip(indices, kept, strict=True), key=itemgetter(0)):
         if index == NEW:
             sent.append(ModelRequest([UserPromptPart(turn.content or "") for _, turn in run]))
         elif isinstance(message := messages[index], ModelResponse):
             sent.append(message)
         else:
-            sent.append(_request(message, [(places[turn.index].part, turn.content) for _, turn in run]))
+            sent.append(_request(message, [(parts[turn.index].part, turn.content) for _, turn in run]))
     if messages and isinstance(last := messages[-1], ModelRequest) and not last.parts:
-        sent.append(last)  # it has nothing to count, and a history must end with a request
+        sent.append(last)  # it has no part to count, and a history must end with a request
     return sent
 
 
@@ -165,8 +161,8 @@ def _request(message: ModelRequest, kept: Sequence[tuple[int, str | None]]) -> M
     if len(kept) == len(message.parts) and all(content is None for _, content in kept):
         return message
     parts: list[ModelRequestPart] = []
-    for place, content in kept:
-        part = message.parts[place]
+    for index, content in kept:
+        part = message.parts[index]
         if content is not None:
             part = replace(cast("ToolReturnPart", part), content=content)
         parts.append(part)

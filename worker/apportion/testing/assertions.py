@@ -69,7 +69,7 @@ def _listing(decision: ContextDecision) -> Iterator[str]:
 
 
 def _outcome(decision: ContextDecision, entry: Entry) -> str:
-    """Return what became of a candidate, with the meaning of the reason and the margin."""
+    """Return the outcome of a candidate, with the meaning of the reason and the margin."""
     if entry.reason is UNSET:
         return f"selected, {entry.fidelity}, {entry.tokens} tokens"
     meaning = meaning_of(decision.policy.strategy, entry.reason)

@@ -127,7 +127,6 @@ class Harness:
         return msgspec.json.encode(self._completed(event) if isinstance(event, Mapping) else event)
 
     def _completed(self, event: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a mapping with the fields that it may leave out."""
         fields = {"type": _REQUEST, "session_id": "session", **event}
         if fields["type"] == _REQUEST:
             return {"request_id": f"request-{self._given + 1}", "requested_at": self.now} | fields

@@ -40,13 +40,13 @@ class RegistryUnreachableError(Exception):
 
 
 class RegistryRefusedError(Exception):
-    """The registry answers, and the call failed; the message says why, and what to do."""
+    """The registry answers, but the call failed; the message has the reason and the remedy."""
 
     code = "registry_refused"
 
 
 class SchemaRejectedError(Exception):
-    """The registry does not take a schema: it is incompatible, or it is no schema to this registry."""
+    """The registry refuses a schema, which is incompatible or invalid."""
 
 
 class RegisteredSchema(Struct, frozen=True):
@@ -89,7 +89,7 @@ class RegistryClient:
         self._session = session
 
     async def find(self, subject: str, schema: bytes) -> RegisteredSchema | None:
-        """Return this schema as the subject has it; None if it is not registered there."""
+        """Return the subject's registration of a schema; None if it is not registered."""
         return await self._call(RegisteredSchema, HTTPMethod.POST, ("subjects", subject), _schema(schema))
 
     async def find_latest(self, subject: str) -> RegisteredSchema | None:
@@ -100,7 +100,7 @@ class RegistryClient:
         """Register a schema as the next version of a subject.
 
         Raises:
-            SchemaRejectedError: the registry does not take it.
+            SchemaRejectedError: the registry refuses it.
         """
         path = ("subjects", subject, "versions")
         status, answer = await self._answer(HTTPMethod.POST, path, _schema(schema))
@@ -139,7 +139,6 @@ class RegistryClient:
     async def _answer(
         self, method: HTTPMethod, path: tuple[str, ...], body: bytes | None
     ) -> tuple[int, bytes]:
-        """Return the status and the body of the answer to a call."""
         url = self._url.joinpath(*path)
         try:
             async with self._session.request(method, url, data=body, allow_redirects=False) as response:
@@ -157,8 +156,8 @@ class RegistryClient:
             hint = "set schema_registry_username and its password, and allow that user to use these subjects"
         elif status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             hint = "see the registry's log, and try again"
-        told = f" ({message})" if message else ""
-        return RegistryRefusedError(f"{settings.schema_registry} answers {status}{told}: {hint}")
+        quoted = f" ({message})" if message else ""
+        return RegistryRefusedError(f"{settings.schema_registry} answers {status}{quoted}: {hint}")
 
 
 @asynccontextmanager
@@ -182,7 +181,7 @@ def _schema(schema: bytes) -> bytes:
 
 
 def _error_of(answer: bytes) -> _RegistryError:
-    """Return the error in an answer, with its message in one line; one without code if it has none."""
+    """Return the error in an answer, with its message in one line; without an error, code 0."""
     try:
         error = json.decode(answer, type=_RegistryError)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -209,6 +208,5 @@ def _tls(settings: Settings) -> ssl.SSLContext | bool:
         return ssl.create_default_context(cafile=path)
     except OSError as error:
         reason = error.reason if isinstance(error, ssl.SSLError) else error.strerror
-        raise SettingsError(
-            [f"schema_registry_cafile ({path}): is no PEM file of certificates ({reason})"]
-        ) from None
+        problem = f"schema_registry_cafile ({path}): is no PEM file of certificates ({reason})"
+        raise SettingsError([problem]) from None

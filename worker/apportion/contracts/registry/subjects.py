@@ -6,6 +6,7 @@ subject is set only if it has none of its own.
 
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
+from itertools import islice
 from typing import Any
 
 from msgspec import Struct, json
@@ -46,7 +47,7 @@ class SubjectStatus(StrEnum):
 
 
 class SubjectReport(Struct, frozen=True):
-    """The status of a subject, and what a person should know of it."""
+    """The status of a subject, and its explanation."""
 
     subject: str
     status: SubjectStatus
@@ -75,7 +76,7 @@ class SubjectsNotReadyError(Exception):
 
 
 def plan_subjects(settings: Settings) -> tuple[Subject, ...]:
-    """Return the subject of every topic whose values are JSON, that is of all but the changelog."""
+    """Return the subject of each topic with values in JSON, which are all except the changelog."""
     return tuple(Subject(getattr(settings, name), schema) for name, schema in topic_schemas().items())
 
 
@@ -91,7 +92,7 @@ async def check_subjects(settings: Settings) -> tuple[SubjectReport, ...]:
 
 
 async def register_subjects(settings: Settings) -> tuple[SubjectReport, ...]:
-    """Register the schemas that the registry lacks; reports and errors are those of `check_subjects`."""
+    """Register missing schemas; reports and errors are the same as in `check_subjects`."""
     async with open_registry(settings) as registry:
         return tuple([await _register(registry, subject) for subject in plan_subjects(settings)])
 
@@ -153,20 +154,16 @@ def _versions(found: RegisteredSchema, latest: RegisteredSchema) -> str:
 
 def _differences(actual: Any, planned: Any) -> list[str]:
     """Return the first places at which two schemas differ, as `$.properties.tokens`."""
-    places: list[str] = []
-    for place in _places(actual, planned, "$"):
-        if len(places) == _PLACES_MAX:
-            return [*places, "…"]
-        places.append(place)
-    return places
+    pointers = list(islice(_pointers(actual, planned, "$"), _PLACES_MAX + 1))
+    return pointers if len(pointers) <= _PLACES_MAX else [*pointers[:_PLACES_MAX], "…"]
 
 
-def _places(actual: Any, planned: Any, place: str) -> Iterator[str]:
+def _pointers(actual: Any, planned: Any, pointer: str) -> Iterator[str]:
     if isinstance(actual, dict) and isinstance(planned, dict):
         for key in sorted(actual.keys() | planned.keys()):
             if key not in actual or key not in planned:
-                yield f"{place}.{key}"
+                yield f"{pointer}.{key}"
             else:
-                yield from _places(actual[key], planned[key], f"{place}.{key}")
+                yield from _pointers(actual[key], planned[key], f"{pointer}.{key}")
     elif actual != planned:
-        yield place
+        yield pointer

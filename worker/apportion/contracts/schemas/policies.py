@@ -12,7 +12,7 @@ POLICY = "context-policy"
 
 
 class _AsDeclared(GenerateJsonSchema):
-    """Keeps the order of the fields, and leaves out their titles, which only repeat their names."""
+    """A generator that keeps the order of the fields, and leaves out titles, which only repeat names."""
 
     def sort(self, value: Any, parent_key: str | None = None) -> Any:  # noqa: ARG002 - pydantic's signature
         return value
@@ -22,7 +22,7 @@ class _AsDeclared(GenerateJsonSchema):
 
 
 def policy_parts() -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the schema of a policy, and those of the tables that it refers to, by name."""
+    """Return the schema of a policy, and the schemas of its tables by name."""
     policy_types = {strategy.policy_type: name for name, strategy in STRATEGIES.items()}
     refs, generated = models_json_schema(
         [(policy_type, "validation") for policy_type in policy_types],

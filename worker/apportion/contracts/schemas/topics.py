@@ -1,7 +1,7 @@
-"""The JSON Schema of each topic's values, as it is registered: one document for all events of the topic.
+"""JSON Schemas of the topics' values for a registry: one document for all events of a topic.
 
-Descriptions are left out, so that a new wording is no new version. Enums of outputs are open, because
-readers must accept reasons and statuses that come later.
+Descriptions are left out, so that a new wording makes no new version. Enums of outputs are open, because
+readers must accept later reasons and statuses.
 """
 
 from collections.abc import Mapping
@@ -58,7 +58,7 @@ def _open(event: type[Struct]) -> TopicSchema:
 
 
 def _parts(*events: type[Struct]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the schema of a topic with these events, and those of the structs that it refers to, by name."""
+    """Return the schema of a topic with these events, and the schemas of their structs by name."""
     refs, parts = json.schema_components(events, ref_template=REF)
     if len(events) == 1:
         return parts.pop(events[0].__name__), parts
@@ -72,14 +72,14 @@ def _encoded(body: dict[str, Any], parts: dict[str, Any]) -> bytes:
 
 
 def _opened(part: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of an enum as that of a string with its values as examples; other schemas as such."""
+    """Return an enum's schema as a string with the values as examples; another schema unchanged."""
     if "enum" not in part:
         return part
     return {"title": part["title"], "type": "string", "examples": part["enum"]}
 
 
 def _as_registered(node: Any) -> Any:
-    """Return a schema without descriptions, and with the types of a tuple's items as draft-07 has them."""
+    """Return a schema without descriptions, and with a tuple's items under draft-07's keyword."""
     if isinstance(node, list):
         return [_as_registered(item) for item in node]
     if not isinstance(node, dict):
@@ -87,5 +87,5 @@ def _as_registered(node: Any) -> Any:
     return {
         "items" if key == "prefixItems" else key: _as_registered(value)
         for key, value in node.items()
-        if not (key == "description" and isinstance(value, str))  # a field of that name has a schema
+        if not (key == "description" and isinstance(value, str))  # a field of that name has a schema instead
     }

@@ -1,7 +1,6 @@
 """An embedded Kafka-compatible broker, for `apportion demo` and quick tests.
 
-It leaves nothing behind. Its behaviour is no evidence of how Apache Kafka behaves: such tests run against
-Apache Kafka.
+It leaves nothing behind. It does not prove anything about Apache Kafka, against which other tests run.
 """
 
 from apportion.demo.broker.embedded import EmbeddedBroker, embedded_broker

@@ -1,7 +1,7 @@
 """The embedded broker as a context manager.
 
-The broker runs until the `with` block or the process ends, for whatever reason. Only the watchdog signals the
-broker and touches its files.
+The broker runs until the `with` block or the process ends. Only the watchdog signals the broker and touches
+its files.
 """
 
 import subprocess
@@ -32,7 +32,7 @@ class EmbeddedBroker:
     watchdog: subprocess.Popen[str]
 
     def check(self) -> None:
-        """Return if the broker is still running.
+        """Require that the broker is still running.
 
         Raises:
             BrokerEndedError: it has ended, and clients would retry forever.
@@ -47,8 +47,8 @@ class EmbeddedBroker:
 def embedded_broker(ready_timeout_s: float = 10.0) -> Iterator[EmbeddedBroker]:
     """Run a broker on a free port of the loopback interface, with its topics in memory.
 
-    Blocks until it answers Kafka requests, some 30 ms. A Ctrl-C in the terminal does not reach it, because it
-    has a session of its own; so its user can finish first. After kill -9 of this process it ends at once.
+    This blocks for some 30 ms, until the broker answers Kafka requests. Ctrl-C in the terminal does not reach
+    the broker, because it has its own session. After kill -9 of this process it ends at once.
 
     Raises:
         BrokerNotSupportedError: it does not run on this platform.
@@ -75,7 +75,7 @@ def embedded_broker(ready_timeout_s: float = 10.0) -> Iterator[EmbeddedBroker]:
 
 
 def _last_words(watchdog: subprocess.Popen[str], already_read: str = "") -> tuple[str, str]:
-    """Return why the watchdog gave up, and the broker's last output, each line behind a line feed."""
+    """Return the watchdog's reason for its end, and the broker's last output after a line feed."""
     reason, _, output = (already_read + _pipe(watchdog).read()).partition("\n")
     return reason or "was killed", f"\n{output.rstrip()}" if output.strip() else ""
 

@@ -1,4 +1,4 @@
-"""The errors of the embedded broker: a closed set of codes, and an exception for each."""
+"""The errors of the embedded broker, each with its code."""
 
 from enum import StrEnum
 from typing import ClassVar
@@ -16,12 +16,7 @@ class BrokerErrorCode(StrEnum):
 
 
 class EmbeddedBrokerError(Exception):
-    """There is no embedded broker.
-
-    Attributes:
-        code: the kind of error, of a closed set.
-        place: the platform, package or program concerned.
-    """
+    """There is no embedded broker; `place` is the platform, package, program or address concerned."""
 
     code: ClassVar[BrokerErrorCode]
 
@@ -31,13 +26,13 @@ class EmbeddedBrokerError(Exception):
 
 
 class BrokerNotSupportedError(EmbeddedBrokerError):
-    """There is no wheel of the broker for this platform, or none that runs on it."""
+    """The broker does not run on this platform."""
 
     code = BrokerErrorCode.NOT_SUPPORTED
 
 
 class BrokerNotInstalledError(EmbeddedBrokerError):
-    """The optional extra that brings the broker is not installed."""
+    """The optional extra with the broker is not installed."""
 
     code = BrokerErrorCode.NOT_INSTALLED
 

@@ -1,9 +1,9 @@
 """The broker's watchdog: a process that starts the broker, and ends it when the parent process has ended.
 
-Standard input is a pipe from the parent. The kernel closes it however the parent dies, even by kill -9, on
-Linux and macOS; the watchdog then ends the broker. It prints a single line for the parent, `ready HOST:PORT`.
-If the broker fails, it prints the reason, and then the broker's last output. It imports only the standard
-library, because it runs by its path and without site-packages, and so starts in 20 ms.
+Standard input is a pipe from the parent. When the parent dies, even by kill -9, the kernel closes the pipe,
+on Linux and macOS. The watchdog then ends the broker. It prints one line for the parent, `ready HOST:PORT`.
+If the broker fails, it prints the reason, and then the broker's last output. It runs by its path and without
+site-packages, and imports only the standard library, so it starts in 20 ms.
 """
 
 import os
@@ -20,21 +20,21 @@ from pathlib import Path
 
 _PREFIX = "apportion-broker-"
 _ARGUMENTS = ("--host", "127.0.0.1", "--only", "kafka", "--kafka-port", "0")
-"""Port 0: the system chooses a free one, and the broker prints it."""
+"""With port 0, the system chooses a free port, which the broker prints."""
 _LISTENING = re.compile(rb"^ +kafka +(127\.0\.0\.1):(\d+)\n", re.MULTILINE)
 _API_VERSIONS_REQUEST = struct.pack(">ihhih", 10, 18, 0, 1, -1)
-"""Kafka's smallest: size, API key, version, correlation id, no client id."""
+"""The smallest request of Kafka: size, API key, version, correlation id, no client id."""
 _API_VERSIONS_RESPONSE = struct.Struct(">iih")
-"""Its beginning: size, correlation id, error code."""
+"""The beginning of the response: size, correlation id, error code."""
 _END_TIMEOUT_S = 1
-"""From the end of the broker's output to its own."""
+"""Time between the end of the broker's output and the end of its process."""
 _OUTPUT_BYTES = 4096
-"""As much of the broker's output as an error repeats."""
+"""Size of the broker's last output that an error repeats."""
 
 
 def main(binary: str, ready_timeout_s: float) -> None:
     """Run a broker until the parent or the broker ends."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # an exception: what is open is closed
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # an exception, so that open contexts are closed
     try:
         with tempfile.TemporaryDirectory(prefix=_PREFIX) as folder, _start(binary, folder) as broker:
             try:
@@ -47,8 +47,8 @@ def main(binary: str, ready_timeout_s: float) -> None:
 
 
 def _start(binary: str, folder: str) -> subprocess.Popen[bytes]:
-    # It would save its topics once a second, all of them, as JSON, first to a file of this name. A folder in
-    # the way keeps them in memory alone.
+    # The broker would save all topics once a second, as JSON, first to a file of this name. A folder of that
+    # name prevents it.
     Path(folder, "kafka.tmp").mkdir()
     return subprocess.Popen(  # noqa: S603 - the program that the parent found
         [binary, "start", "--data-dir", folder, *_ARGUMENTS],
@@ -90,7 +90,7 @@ def _read(broker: subprocess.Popen[bytes], timeout_s: float | None) -> bytes:
     assert pipe is not None
     wait_s = None if timeout_s is None else max(timeout_s, 0)
     readable, _, _ = select.select([sys.stdin, pipe], [], [], wait_s)
-    if sys.stdin in readable:  # nothing is ever written to it: this is its end
+    if sys.stdin in readable:  # nothing is ever written to the pipe, so this is its end
         sys.exit()
     if not readable:
         raise TimeoutError
@@ -101,7 +101,6 @@ def _read(broker: subprocess.Popen[bytes], timeout_s: float | None) -> bytes:
 
 
 def _require_kafka(host: str, port: int, timeout_s: float) -> None:
-    """Request the API versions that the broker supports."""
     try:
         with socket.create_connection((host, port), max(timeout_s, 0.001)) as connection:
             connection.sendall(_API_VERSIONS_REQUEST)

@@ -1,6 +1,6 @@
-"""The demo's processes: workers, as in production, and the commands that verify and report their work.
+"""Processes of the demo: workers, and the commands that verify and report their work.
 
-All processes end with the demo. A worker's last log lines are kept, and shown if it fails.
+All processes end with the demo. If a worker fails, its last log lines are shown.
 """
 
 import asyncio
@@ -49,10 +49,10 @@ class Worker:
 
     @property
     def pid(self) -> int:
-        """The id of its process."""
+        """The process id."""
         return self._process.pid
 
-    async def during(self, work: Awaitable[None]) -> None:
+    async def during(self, work: Awaitable[object]) -> None:
         """Await work that needs the worker.
 
         Raises:
@@ -69,14 +69,14 @@ class Worker:
         working.result()
 
     async def wait_until_ready(self) -> None:
-        """Return when the worker answers events.
+        """Wait until the worker answers events.
 
         Raises:
             WorkerEndedError: it ended, or was not ready in time.
         """
         try:
             async with asyncio.timeout(READY_TIMEOUT_S):
-                await self.during(self._wait_for_ready())
+                await self.during(self._ready.wait())
         except TimeoutError:
             why = f"was not ready within {READY_TIMEOUT_S:g} s"
             raise WorkerEndedError(why, tuple(self._last_lines)) from None
@@ -88,7 +88,7 @@ class Worker:
         await self._reading
 
     async def stop(self) -> None:
-        """Stop the process. A process that has closed its log is ending by itself."""
+        """Stop the process. A process that has closed its log is already ending."""
         if not self._reading.done():
             self._process.terminate()
         try:
@@ -107,15 +107,12 @@ class Worker:
             if "message=ready" in text:
                 self._ready.set()
 
-    async def _wait_for_ready(self) -> None:
-        await self._ready.wait()
-
 
 @asynccontextmanager
 async def worker_process(settings: Mapping[str, str]) -> AsyncIterator[Worker]:
-    """Run `apportion run` with these settings, by name, and yield it when it is ready.
+    """Run `apportion run` with only these settings, by name, and yield the worker when it is ready.
 
-    It gets no settings from this process's environment or from a file, and ends with this process.
+    It ends with this process.
 
     Raises:
         WorkerEndedError: it is not ready.
@@ -152,7 +149,7 @@ async def run_command(*arguments: str, settings: Mapping[str, str], folder: Path
 async def _start(
     *arguments: str, settings: Mapping[str, str], output: int, errors: int, folder: Path | None = None
 ) -> Process:
-    """Start a command in a session of its own, so that a Ctrl-C in the terminal only reaches the demo."""
+    """Start a command in its own session, so that Ctrl-C in the terminal only reaches the demo."""
     others = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
     own = {f"{PREFIX}{name.upper()}": value for name, value in settings.items()}
     return await asyncio.create_subprocess_exec(

@@ -21,10 +21,10 @@ from apportion.shell.kafka.client import Client, open_client
 from apportion.shell.kafka.publishing import publish_policies
 from apportion.shell.kafka.topics import create_topics
 
-IN_FLIGHT_MAX = 1
-"""So that the time shown is that of an answer and not of a queue."""
-PATIENCE_S = 20.0
-_OWN: dict[str, Any] = {
+_IN_FLIGHT_MAX = 1
+"""With one request at a time, the latency includes no waiting in a queue."""
+_ANSWER_TIMEOUT_S = 20.0
+_DEMO_SETTINGS: dict[str, Any] = {
     "partitions": 4,
     "request_timeout_s": 4.0,
     "delivery_timeout_s": 4.0,
@@ -34,20 +34,20 @@ _OWN: dict[str, Any] = {
     "policy_settle_s": 0.5,
     "static_member": "demo",
 }
-"""Few and short, since there is one worker and nothing is far away. Its successor has the same name, and so
-needs not wait until the group misses the one that was killed."""
-_CARRIED = ("default_policy", "policies")
-"""Settings of the user's that the demo goes by."""
+"""Small numbers, because there is one worker on one machine. The static member's name lets the successor join
+without waiting for the session timeout of the killed worker."""
+_USER_SETTINGS = ("default_policy", "policies")
+"""Settings of the user that the demo keeps."""
 POLICY = "agent"
-"""What the demo goes by where the user names no default policy."""
-RECORDED_SECRET = "the demo's, and nobody's secret"  # noqa: S105 - as it says
-"""Of the recorded sessions, so that they show the same everywhere; their paths are public."""
+"""The default policy of the demo if the user names none."""
+RECORDED_SECRET = "the demo's, and nobody's secret"  # noqa: S105 - it protects nothing
+"""The secret of the recorded sessions, whose paths are public. It makes their ids the same everywhere."""
 _STRATEGY = "lanes"
-"""That of the workload's requests."""
+"""The strategy of the workload's requests."""
 
 
 class _Stage(Struct):
-    """What all parts of the demo share: the settings that they go by, with the secret, and the screen."""
+    """The settings, the secret and the screen of a demo."""
 
     settings: Settings
     secret: str
@@ -55,17 +55,17 @@ class _Stage(Struct):
 
     def setting_texts(self) -> dict[str, str]:
         """Return the settings as texts by name, for another process."""
-        values = {name: getattr(self.settings, name) for name in (*_OWN, *_CARRIED)}
+        values = {name: getattr(self.settings, name) for name in (*_DEMO_SETTINGS, *_USER_SETTINGS)}
         values["brokers"] = self.settings.brokers[0]
         values["fingerprint_secret"] = self.secret
         return {name: str(value) for name, value in values.items() if value is not None}
 
 
 def require_demo_policy(settings: Settings) -> None:
-    """Return if the default policy is one that the workload's requests can be composed under.
+    """Require that the workload's requests can be composed under the default policy.
 
     Raises:
-        PolicyError, SettingsError: it is not, or cannot be read.
+        PolicyError, SettingsError: they cannot, or the policy cannot be read.
     """
     catalogue = create_catalogue(settings)
     named = {policy.strategy for policy in catalogue if policy.name == settings.default_policy}
@@ -77,21 +77,21 @@ def require_demo_policy(settings: Settings) -> None:
 async def run_demo(
     settings: Settings, story: Story, screen: Screen, report: Path, *, recorded: bool, stay: bool
 ) -> None:
-    """Tell a story, showing each answer as it comes, and write the report; `stay` until cancelled then.
+    """Send the events of a story, show each answer, and write the report; with `stay`, wait until cancelled.
 
-    Sessions that are not those `recorded` go by a secret that nobody knows.
+    Sessions that are not the `recorded` ones get a random secret.
 
     Raises:
         EmbeddedBrokerError: there is no broker.
         WorkerEndedError, NoAnswerError: the worker does not answer.
-        CommandFailedError: what it did is not proven, or not reported.
+        CommandFailedError: the verification or the report failed.
     """
     secret = RECORDED_SECRET if recorded else secrets.token_hex(32)
     with embedded_broker() as broker:
         running = Settings(
             brokers=(broker.bootstrap_servers,),
-            **_OWN,
-            **{name: getattr(settings, name) for name in _CARRIED},
+            **_DEMO_SETTINGS,
+            **{name: getattr(settings, name) for name in _USER_SETTINGS},
         )
         stage = _Stage(running, secret, screen)
         await create_topics(running)
@@ -99,7 +99,7 @@ async def run_demo(
         await publish_policies(running, policies)
         screen.tell(f"An embedded broker, at {broker.bootstrap_servers}")
         async with open_client(running) as client, _killed_in_the_middle(stage, client, story) as worker:
-            await worker.during(_look(stage, report))
+            await worker.during(_verify_and_report(stage, report))
             screen.end()
             if stay:
                 screen.tell(
@@ -107,12 +107,12 @@ async def run_demo(
                     f"  apportion send --brokers {running.brokers[0]} --partitions {running.partitions} "
                     "--wait events.jsonl"
                 )
-                await worker.during(_stay())
+                await worker.during(asyncio.Event().wait())
 
 
 @asynccontextmanager
 async def _killed_in_the_middle(stage: _Stage, client: Client, story: Story) -> AsyncIterator[Worker]:
-    """Tell the story, by a worker that is killed, and by its successor; yield that one."""
+    """Let a worker answer a story's events, kill it in the middle, and yield its successor at the end."""
     screen = stage.screen
     async with _worker(stage, "worker") as worker:
         screen.begin_lines("Sessions side by side, under every strategy")
@@ -133,7 +133,6 @@ async def _killed_in_the_middle(stage: _Stage, client: Client, story: Story) -> 
 
 @asynccontextmanager
 async def _worker(stage: _Stage, what: str) -> AsyncIterator[Worker]:
-    """Start a worker, and tell when it is ready."""
     since_s = perf_counter()
     async with AsyncExitStack() as stack:
         with stage.screen.waiting(f"starting a {what} …"):
@@ -143,12 +142,11 @@ async def _worker(stage: _Stage, what: str) -> AsyncIterator[Worker]:
 
 
 async def _play(client: Client, events: Iterable[bytes], screen: Screen, *, held_up: bool = False) -> None:
-    async for answered in client.exchange(events, IN_FLIGHT_MAX, PATIENCE_S):
+    async for answered in client.exchange(events, _IN_FLIGHT_MAX, _ANSWER_TIMEOUT_S):
         screen.show(answered, held_up=held_up)
 
 
-async def _look(stage: _Stage, report: Path) -> None:
-    """Show the sums, verify all decisions, and write the report."""
+async def _verify_and_report(stage: _Stage, report: Path) -> None:
     screen = stage.screen
     screen.begin("What came of it")
     screen.sum_up()
@@ -164,7 +162,3 @@ async def _run(stage: _Stage, folder: str, *arguments: str, unshown: tuple[str, 
     with stage.screen.waiting(f"apportion {arguments[0]} …"):
         said = await run_command(*arguments, *unshown, settings=stage.setting_texts(), folder=Path(folder))
     stage.screen.show_command(arguments, said)
-
-
-async def _stay() -> None:
-    await asyncio.Event().wait()

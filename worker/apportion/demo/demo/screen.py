@@ -1,4 +1,4 @@
-"""The output of the demo as it happens; `view` defines its layout."""
+"""The live output of the demo; `view` defines its layout."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ class Screen:
     """A terminal or a pipe, and the tally of the answers shown on it."""
 
     def __init__(self, activate: str) -> None:
-        """Show nothing yet; `activate` is the command that puts ours on the path, or empty."""
+        """Show nothing yet; `activate` is as in `view.next_steps`."""
         self.tally = DemoTally()
         self._activate = activate
         self._console = Console(highlight=False)
@@ -25,20 +25,20 @@ class Screen:
         self._has_context = False
 
     def tell(self, text: str) -> None:
-        """Print a text as it stands."""
+        """Print a text unchanged."""
         self._console.print(text, markup=False, soft_wrap=True)
 
     def begin(self, title: str) -> None:
-        """Begin a part of the story."""
+        """Print the title of a part."""
         self._console.print(view.chapter(title))
 
     def begin_lines(self, title: str) -> None:
-        """Begin a part of the story that is told by lines of decisions, with the first of them."""
+        """Print the title of a part, and the heading of its lines, before the next answer."""
         self._heading = title
 
     @contextmanager
     def waiting(self, what: str) -> Iterator[None]:
-        """Show on a terminal what is waited for; in a pipe, nothing."""
+        """Show on a terminal, but not in a pipe, that the demo is waiting for something."""
         if self._console.is_terminal:
             with self._console.status(Text(what, "dim")):
                 yield
@@ -46,7 +46,7 @@ class Screen:
             yield
 
     def show(self, answered: Reply, *, held_up: bool = False) -> None:
-        """Print one answer; before the first one, the context that it brings."""
+        """Print an answer, and before the first composed text an excerpt of it."""
         self.tally.add(answered, held_up=held_up)
         if not self._has_context:
             self._show_context(answered.composed)
@@ -55,7 +55,7 @@ class Screen:
             self._console.print(view.heading(self._shape))
             self._heading = None
         if answered.decision is None:
-            assert answered.dead_letter is not None, "what is not decided is refused"
+            assert answered.dead_letter is not None, "an answer is a decision or a dead letter"
             self._console.print(view.refusal(answered.dead_letter.error), soft_wrap=True)
             return
         self._console.print(view.line(answered.decision, answered.latency_s, self._shape))
@@ -68,15 +68,15 @@ class Screen:
             self._console.print(context)
 
     def show_command(self, arguments: Sequence[str], said: Sequence[str]) -> None:
-        """Print a command and what it said."""
+        """Print a command and its output."""
         self._console.print(Text(f"$ apportion {' '.join(arguments)}", "dim"), soft_wrap=True)
         for line in said:
             self.tell(printable(line))
 
     def sum_up(self) -> None:
-        """Print what the answers so far add up to."""
+        """Print the totals so far."""
         self._console.print(view.summary(self.tally.summary()))
 
     def end(self) -> None:
-        """Print what to try next."""
+        """Print suggestions of next steps."""
         self.tell(f"\n{view.next_steps(self._activate)}")

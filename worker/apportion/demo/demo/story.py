@@ -1,4 +1,4 @@
-"""The events of the demo: sessions of every strategy, side by side, about the same moments of a history.
+"""The events of the demo: concurrent sessions of every strategy about the same moments of a history.
 
 It also determines which events are in flight when the worker is killed.
 """
@@ -15,7 +15,7 @@ from apportion.demo.workload.sessions import Event, ToolChat, briefing, chat, ha
 from apportion.engine.policies import load_policy
 
 _ROUNDS = 8
-"""Number of moments with requests of all sessions; after them there are only the agent and the assistant."""
+"""Number of moments with requests of all sessions; later moments only have the agent and the assistant."""
 _REFUSED_ROUND = 1
 
 
@@ -32,17 +32,17 @@ class Story(Struct, frozen=True):
 
 
 def briefing_policy() -> Policy:
-    """Return the policy that the demo publishes: of strategy `layers`, with sessions that run out."""
+    """Return a policy of strategy `layers`, which the demo publishes; its sessions exhaust their tokens."""
     return load_policy(resources.files(__package__) / "briefing.toml")
 
 
 def assistant_policy() -> Policy:
-    """Return the policy that the demo publishes for a long chat with tools."""
+    """Return a policy for a long chat with tools, which the demo publishes."""
     return load_policy(resources.files(__package__) / "assistant.toml")
 
 
 def story_of(moments: Iterable[bytes]) -> Story:
-    """Return what is asked about moments, which are requests of strategy `lanes`; there is one at least."""
+    """Return the events about moments, which are one or more requests of strategy `lanes`."""
     policy, assistant = briefing_policy().name, ToolChat(assistant_policy().name)
     rounds = [
         (*_round(number, value, policy), json.dumps(assistant.ask(json.loads(value))).encode())
@@ -58,7 +58,7 @@ def story_of(moments: Iterable[bytes]) -> Story:
 
 
 def _round(number: int, value: bytes, policy: str) -> tuple[bytes, ...]:
-    """Return the events of a moment, the moment itself first; `policy` is that of briefings."""
+    """Return the events of a moment, beginning with the moment itself; `policy` is for briefings."""
     if number >= _ROUNDS:
         return (value,)
     moment: Event = json.loads(value)

@@ -10,49 +10,46 @@ from apportion.shell.kafka.client import Reply
 
 PERCENTILES = (50, 95, 99)
 _READ_SAVES, _WRITE_ADDS = 0.9, 0.25
-"""A token from a provider's cache costs 0.1 of the full price, one that is put there 1.25."""
+"""Shares of the full price: a token from a provider's cache costs 0.1, a token written to it 1.25."""
 
 
-class OfPolicy(Struct):
-    """The sums of the decisions under one policy; `used` and `limit` in tokens.
-
-    `held` counts the tokens in an unchanged beginning, under a policy that holds prefixes. `saved` is what a
-    provider's cache saves of the price of `used`, in tokens at the full price. `freed` are the tokens of
-    cleared tool results.
-    """
+class PolicySums(Struct):
+    """Sums of the decisions under a policy."""
 
     strategy: str
     decisions: int = 0
     used: int = 0
     limit: int = 0
     held: int = 0
+    """Tokens in held prefixes or in unchanged beginnings of windows."""
     saved: float = 0.0
+    """The saving by a provider's cache, in tokens at the full price."""
     freed: int = 0
+    """Tokens of cleared tool results."""
     reasons: Counter[str] = field(default_factory=Counter)
 
 
 class DemoSummary(Struct, frozen=True):
-    """Totals of a run. Latencies are in seconds by percentile, without answers delayed by the killed worker.
-
-    `emitted` counts the tokens in contexts, and `charged` those in the sessions' ledgers; they differ only if
-    tokens were charged twice or not at all.
-    """
+    """Totals of a run."""
 
     sessions: int
     decisions: int
     dead_letters: int
-    policies: dict[str, OfPolicy]
+    policies: dict[str, PolicySums]
     emitted: int
+    """Tokens in contexts."""
     charged: int
+    """Tokens in the sessions' ledgers; it differs from `emitted` only after a wrong charge."""
     latencies_s: dict[int, float]
+    """Latencies by percentile, without answers that the killed worker delayed."""
 
 
 class DemoTally:
-    """Counts answers as they arrive."""
+    """The running totals of a demo."""
 
     def __init__(self) -> None:
         self._spent: dict[tuple[str, str], int] = {}
-        self._policies: dict[str, OfPolicy] = {}
+        self._policies: dict[str, PolicySums] = {}
         self._latencies_s: list[float] = []
         self._dead_letters = self._charged = 0
         self._cached: dict[tuple[str, str], int] = {}
@@ -68,7 +65,7 @@ class DemoTally:
 
     def _count(self, decision: ContextDecision) -> None:
         policy, tokens = decision.policy, decision.tokens
-        sums = self._policies.setdefault(policy.name, OfPolicy(str(policy.strategy)))
+        sums = self._policies.setdefault(policy.name, PolicySums(str(policy.strategy)))
         sums.decisions += 1
         sums.used += tokens.used
         sums.limit += tokens.limit
@@ -89,7 +86,7 @@ class DemoTally:
             sums.freed += decision.tool_results.freed_tokens
 
     def summary(self) -> DemoSummary:
-        """Return the totals so far, policies in the order in which they came."""
+        """Return the totals so far, with the policies in the order of their first decisions."""
         policies = self._policies
         return DemoSummary(
             sessions=len(self._spent),
@@ -102,6 +99,6 @@ class DemoTally:
         )
 
     def _percentile(self, percent: int) -> float:
-        """Return the latency that so many percent of the answers did not exceed (nearest rank)."""
+        """Return a percentile of the latencies by the nearest rank."""
         ordered = sorted(self._latencies_s)
         return ordered[max(0, -(-percent * len(ordered) // 100) - 1)] if ordered else 0.0

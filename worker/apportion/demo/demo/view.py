@@ -23,18 +23,17 @@ from apportion.printable import printable
 _EXCERPT_LINES = 6
 _EXCERPT_COLUMNS = 96
 _HUNK = "@@"
-"""Beginning of a change, from which the excerpt of a context starts, because it shows the topic best."""
+"""Beginning of a change. The excerpt of a context starts there, because it shows the topic best."""
 _STYLES = {Status.INFEASIBLE: "red", Status.EXHAUSTED: "yellow"}
 
 
 class Layout(Struct, frozen=True):
-    """How wide the columns are: session, policy, bar, tokens, chosen, left out, reason, time.
-
-    A column of no width is left out. A console of `columns_min` columns or more has room for it.
-    """
+    """A layout of the columns session, policy, bar, tokens, chosen, left out, reason and time."""
 
     columns_min: int
+    """Number of columns that a console needs for this layout."""
     widths: tuple[int, ...]
+    """Widths of the columns; a column of width 0 is left out."""
     titles: tuple[str, ...]
     gap: int
 
@@ -50,7 +49,7 @@ LAYOUTS = (
     Layout(79, (9, 12, 6, 12, 3, 3, 23, 4), _SHORT, 1),
     Layout(0, (0, 12, 0, 12, 3, 3, 18, 4), _SHORT, 1),
 )
-"""The widest first."""
+"""The layouts, the widest first."""
 
 
 class _Composed(Struct):
@@ -63,7 +62,7 @@ _composed = msgspec.json.Decoder(_Composed)
 
 
 def layout(columns: int) -> Layout:
-    """Return the layout for a console of so many columns."""
+    """Return the layout for a console with this number of columns."""
     return next(each for each in LAYOUTS if columns >= each.columns_min)
 
 
@@ -98,13 +97,13 @@ def line(decision: ContextDecision, latency_s: float, shape: Layout) -> Table:
 
 
 def refusal(failure: Failure) -> Text:
-    """Return the line of a dead letter: what was wrong, where, and what to do."""
+    """Return the line of a dead letter, with the error, its remedy and its place."""
     line = f"dead letter: {failure.code}: {failure.message} (at {failure.pointer})"
     return Text(printable(line), style="red")
 
 
 def excerpt(composed: bytes, columns: int) -> RenderableType | None:
-    """Return what a composed context is made of, and some of its text; None where it has no text."""
+    """Return the parts of a composed context and an excerpt of its text; None if it has no text."""
     context = _composed.decode(composed)
     if not context.text:
         return None
@@ -117,7 +116,7 @@ def excerpt(composed: bytes, columns: int) -> RenderableType | None:
 
 
 def summary(total: DemoSummary) -> RenderableType:
-    """Return the sums of a run: a row a policy, then what holds for all."""
+    """Return the totals of a run: a row for each policy, then the facts of the whole run."""
     facts = Table.grid(padding=(0, 2, 0, 0))
     facts.add_column(style="bold", no_wrap=True)
     facts.add_column()
@@ -127,7 +126,7 @@ def summary(total: DemoSummary) -> RenderableType:
 
 
 def next_steps(activate: str) -> str:
-    """Return what to try next; `activate` is the command that puts ours on the path, or empty."""
+    """Return suggestions of next steps; `activate` puts our command on the path, or is empty."""
     first = f"\n  the command on your path:\n    {activate}" if activate else ""
     return f"""\
 Try next:{first}
@@ -142,17 +141,17 @@ Try next:{first}
 
 
 def _shown(lines: Sequence[str]) -> Iterator[str]:
-    """Yield some lines, from the first change on, and how many stand around them."""
-    start = next((place for place, each in enumerate(lines) if each.startswith(_HUNK)), 0)
+    """Yield some lines from the first change on, and the numbers of lines before and after them."""
+    start = next((index for index, line in enumerate(lines) if line.startswith(_HUNK)), 0)
     if start:
         yield f"… {start:,} lines …"
-    yield from (printable(each) for each in lines[start : start + _EXCERPT_LINES])
+    yield from map(printable, lines[start : start + _EXCERPT_LINES])
     if (rest := len(lines) - start - _EXCERPT_LINES) > 0:
         yield f"… {rest:,} more lines …"
 
 
 def _pieces(items: tuple[ComposedItem, ...]) -> Table:
-    """A row a lane, in the order of the text."""
+    """Return a table with a row for each lane, in the order of the text."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="bold")
     table.add_column(justify="right", no_wrap=True)
@@ -223,7 +222,7 @@ def _cut(text: str, width: int) -> Text:
 
 
 def _middle_cut(text: str, width: int) -> Text:
-    """Cut where ids are least telling: what is the same stands in front, what differs at the end."""
+    """Return a text cut in the middle, because ids differ mostly at the end."""
     text = printable(text)
     kept = (width - 1) // 2
     return Text(text if len(text) <= width else f"{text[:kept]}…{text[kept + 1 - width :]}")

@@ -1,15 +1,14 @@
-"""The candidates that a platform would offer at a moment, for the strategy `lanes`.
+"""Candidates that a platform would offer at a moment, for the strategy `lanes`.
 
-All scores are measured. `relevance` is the share of the change's words, by weight, that the content has (see
-`moment.Query`). `specificity` is the nearness of the path to the change, by folders. `risk_alignment` is the
-churn of the path. Tests are in the lane `structure`, because names and imports find them, not words.
+All scores are measured. `relevance` is `MomentQuery.relevance` of the content, `specificity` is the nearness
+of the path to the edited files, and `risk_alignment` is the churn of the path. Tests are in the lane
+`structure`, because they are found by names and imports.
 """
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from enum import StrEnum
-from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple
 
 from msgspec import UNSET, Struct, UnsetType
@@ -29,7 +28,7 @@ _SESSION_FILES = 4
 _SYMBOLS = 12
 _SYMBOLS_WEIGHED = 48
 _DEFINING_FILES_MAX = 8
-"""A name that more files define (`__init__`, `run`) refers to none of them in particular."""
+"""A name that more files define, such as `__init__`, is ignored."""
 _GRAPHS = 4
 _GRAPH_LINES = 60
 _TEST_FILES = 6
@@ -42,7 +41,7 @@ _MESSAGES = 8
 
 
 class CandidateKind(StrEnum):
-    """What a candidate is."""
+    """Kinds of candidates."""
 
     LOCAL_DIFF = "local_diff"
     RECENT_EDIT = "recent_edit"
@@ -69,7 +68,7 @@ _LANES = {
 
 
 class WorkloadCandidate(Struct, frozen=True, omit_defaults=True):
-    """A candidate of `context-request.v1`, its fields in the order in which they travel."""
+    """A candidate of `context-request.v1`. The order of the fields is that of the JSON."""
 
     kind: CandidateKind
     lane: str
@@ -87,8 +86,6 @@ class WorkloadCandidate(Struct, frozen=True, omit_defaults=True):
 
 
 class _Piece(NamedTuple):
-    """A part of a file as it stands at the moment."""
-
     path: str
     ordinal: int
     text: str
@@ -96,7 +93,7 @@ class _Piece(NamedTuple):
 
 
 class Scene:
-    """A moment among everything that is known then."""
+    """A moment, with the repository, index and history at that time."""
 
     def __init__(
         self, repository: Repository, index: Index, history: RepositoryHistory, moment: Moment
@@ -106,7 +103,7 @@ class Scene:
         self.edited = tuple(edit.path for edit in moment.foci)
 
     def of_file(self, kind: CandidateKind, piece: _Piece, tags: tuple[str, ...] = ()) -> WorkloadCandidate:
-        """Return a part of a file as a candidate, as old as what the file holds."""
+        """Return a part of a file as a candidate, with the age of the file's content."""
         oid = self.index.oid(piece.path)
         now_s = self.moment.time_s
         return WorkloadCandidate(
@@ -125,7 +122,7 @@ class Scene:
         )
 
     def of_commit(self, past: Past, message: str) -> WorkloadCandidate:
-        """Return an earlier commit's message as a candidate, as near and as risky as its paths are."""
+        """Return an earlier commit's message as a candidate, with the highest scores of its paths."""
         return WorkloadCandidate(
             kind=CandidateKind.SESSION_HISTORY,
             lane=_LANES[CandidateKind.SESSION_HISTORY],
@@ -138,58 +135,45 @@ class Scene:
         )
 
     def best(self, pieces: Iterable[_Piece], count: int) -> list[_Piece]:
-        """Return the most relevant pieces; ties in their order of path and place; blank ones are left out."""
+        """Return the most relevant pieces that are not blank; ties by path and position."""
         ranked = (piece for piece in pieces if piece.text.strip())
         return sorted(ranked, key=lambda piece: (-self.query.relevance(piece.text), piece))[:count]
 
     def chunks(self, path: str) -> Iterator[_Piece]:
-        """Yield a file's chunks; of a long one, those of its analysed part."""
+        """Yield the chunks of a file, within the part that the index analyses."""
         oid = self.index.oid(path)
         for ordinal, text in enumerate(() if oid is None else self.index.chunks(oid)):
             yield _Piece(path, ordinal, text)
 
 
-@lru_cache(maxsize=1 << 12)
 def timestamp(time_s: int) -> str:
     """Return seconds since 1970 as RFC 3339 in UTC."""
     return datetime.fromtimestamp(time_s, UTC).isoformat().replace("+00:00", "Z")
 
 
 def gather(scene: Scene) -> Iterator[WorkloadCandidate]:
-    """Yield what is offered at a moment, the least dispensable first.
+    """Return the candidates of a moment, the most important first.
 
-    No two share an id; no two of a kind share path and chunk index.
+    Ids are unique, and so are path and chunk index within a kind.
     """
-    for source in (
-        _diffs,
-        _recent_edits,
-        _rule_docs,
-        _constraints,
-        _symbols,
-        _graphs,
-        _tests,
-        _similar,
-        _messages,
-    ):
-        yield from source(scene)
+    important = (_diffs, _recent_edits, _rule_docs, _constraints)
+    others = (_symbols, _graphs, _tests, _similar, _messages)
+    return chain.from_iterable(source(scene) for source in (*important, *others))
 
 
 def _diffs(scene: Scene) -> Iterator[WorkloadCandidate]:
-    """The edits in question first, then what else is not committed yet."""
-    foci = scene.moment.foci
+    """Yield the edits of the request, then the other edits that are not committed yet."""
     others = (edit for edit in scene.moment.pending if edit.path not in scene.edited)
-    yield from islice(
-        (
-            scene.of_file(CandidateKind.LOCAL_DIFF, _Piece(edit.path, ordinal, text), (edit.status,))
-            for edit in (*foci, *others)
-            for ordinal, text in enumerate(islice(diff_pieces(edit), _DIFF_PIECES_PER_FILE))
-        ),
-        _DIFF_PIECES,
+    pieces = (
+        scene.of_file(CandidateKind.LOCAL_DIFF, _Piece(edit.path, ordinal, text), (edit.status,))
+        for edit in (*scene.moment.foci, *others)
+        for ordinal, text in enumerate(islice(diff_pieces(edit), _DIFF_PIECES_PER_FILE))
     )
+    yield from islice(pieces, _DIFF_PIECES)
 
 
 def _recent_edits(scene: Scene) -> Iterator[WorkloadCandidate]:
-    """What stands where the edits were made, then the files that the session's earlier commits changed."""
+    """Yield the new text around the edits, then files of the session's earlier commits."""
     touched = (piece for edit in scene.moment.foci for piece in _touched(scene, edit))
     for piece in islice(touched, _RECENT_PIECES):
         yield scene.of_file(CandidateKind.RECENT_EDIT, piece)
@@ -218,7 +202,7 @@ def _earlier_in_session(scene: Scene) -> Iterator[str]:
 
 
 def _symbols(scene: Scene) -> Iterator[WorkloadCandidate]:
-    """Definitions of the names in the changed lines, the rarest names first, then by relevance."""
+    """Yield definitions of the names in the changed lines: of the rarest names, the most relevant ones."""
     names = frozenset[str]().union(*(edit.names for edit in scene.moment.foci))
     defining = ((scene.index.defining(name), name) for name in names)
     known = sorted(
@@ -236,18 +220,17 @@ def _symbols(scene: Scene) -> Iterator[WorkloadCandidate]:
 
 
 def _graphs(scene: Scene) -> Iterator[WorkloadCandidate]:
-    """What an edited file imports and who imports it, an edge a line."""
+    """Yield the imports of an edited file and its importers, one per line."""
     for path in islice((path for path in scene.edited if scene.index.oid(path)), _GRAPHS):
         edges = [f"{path} -> {imported}\n" for imported in scene.index.imports(path)]
         edges += [f"{importer} -> {path}\n" for importer in scene.index.importers(path)]
         if edges:
-            yield scene.of_file(
-                CandidateKind.DEPENDENCY_GRAPH, _Piece(path, 0, "".join(edges[:_GRAPH_LINES]))
-            )
+            piece = _Piece(path, 0, "".join(edges[:_GRAPH_LINES]))
+            yield scene.of_file(CandidateKind.DEPENDENCY_GRAPH, piece)
 
 
 def _tests(scene: Scene) -> Iterator[WorkloadCandidate]:
-    """The most relevant tests in files that are named after an edited file or import it."""
+    """Yield the most relevant tests in files that are named after an edited file or import it."""
     found = dict.fromkeys(test for path in scene.edited for test in scene.index.tests_of(path))
     files = islice((path for path in found if path not in scene.edited), _TEST_FILES)
     for piece in scene.best((piece for path in files for piece in _cases(scene, path)), _TEST_PIECES):
@@ -255,7 +238,7 @@ def _tests(scene: Scene) -> Iterator[WorkloadCandidate]:
 
 
 def _cases(scene: Scene, path: str) -> Iterator[_Piece]:
-    """A file's definitions that say test in their name; where there are none, its chunks."""
+    """Return the definitions with "test" in their name; without any, the chunks of the file."""
     cases = [
         _Piece(path, ordinal, scene.index.source(path, definition), definition.name)
         for ordinal, definition in enumerate(scene.index.definitions(path))
@@ -271,7 +254,7 @@ def _rule_docs(scene: Scene) -> Iterator[WorkloadCandidate]:
 
 
 def _constraints(scene: Scene) -> Iterator[WorkloadCandidate]:
-    """The beginning of each."""
+    """Yield the first chunk of each file."""
     for path in scene.index.files(FileRole.CONSTRAINT)[:_CONSTRAINTS]:
         for piece in islice(scene.chunks(path), 1):
             if not piece.text.isspace():
@@ -279,7 +262,7 @@ def _constraints(scene: Scene) -> Iterator[WorkloadCandidate]:
 
 
 def _similar(scene: Scene) -> Iterator[WorkloadCandidate]:
-    """The most relevant chunks of the files that share the heaviest words, the edited ones left out."""
+    """Yield the most relevant chunks of similar files, without the edited ones."""
     files = scene.index.similar(scene.query.weights, scene.edited)
     for piece in scene.best((piece for path in files for piece in scene.chunks(path)), _SIMILAR_PIECES):
         candidate = scene.of_file(CandidateKind.SEMANTIC_MATCH, piece)
@@ -288,7 +271,7 @@ def _similar(scene: Scene) -> Iterator[WorkloadCandidate]:
 
 
 def _messages(scene: Scene) -> Iterator[WorkloadCandidate]:
-    """The earlier commits that are nearest to the change, then most relevant, then latest."""
+    """Yield earlier commits by specificity, then relevance, the latest first."""
     messages = ((past, scene.history.message(past.commit)) for past in scene.history.recent())
     offered = [scene.of_commit(past, message) for past, message in messages if message]
     offered.sort(key=lambda candidate: (-candidate.specificity, -candidate.relevance))

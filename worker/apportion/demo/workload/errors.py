@@ -1,10 +1,10 @@
-"""The error of the workload, with a closed set of codes."""
+"""The error of the workload, and its codes."""
 
 from enum import StrEnum
 
 
 class WorkloadErrorCode(StrEnum):
-    """The codes of all errors of a workload's source."""
+    """All codes of a `WorkloadError`."""
 
     GIT_MISSING = "git_missing"
     NOT_A_REPOSITORY = "not_a_repository"
@@ -16,12 +16,9 @@ class WorkloadErrorCode(StrEnum):
 
 
 class WorkloadError(Exception):
-    """A workload's source is unusable.
+    """The source of a workload is unusable.
 
-    Attributes:
-        code: what is wrong, of a closed set.
-        message: what is wrong and what to do, for a person.
-        place: the repository, revision, object or file that it is about.
+    `message` states the problem and the remedy. `place` is the repository, revision, object or file.
     """
 
     def __init__(self, code: WorkloadErrorCode, message: str, place: str) -> None:

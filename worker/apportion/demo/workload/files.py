@@ -1,7 +1,7 @@
 """One request from the text files of a folder and a query, for policies such as `search`.
 
-Files that a `.gitignore` names are left out, and so are `.git`, links, binary files and files
-that are too large. If the rest is too large for one event, files with the rarer words of the query stay.
+`.git`, files that a `.gitignore` names, links, binary files and files that are too large are left out. If the
+rest is too large for one event, files with rare words of the query are preferred.
 """
 
 import hashlib
@@ -26,11 +26,9 @@ _WORD = re.compile(r"[A-Za-z0-9]{3,}")
 _DOCS = frozenset({".adoc", ".md", ".org", ".rst", ".tex", ".txt"})
 _DATA = frozenset({".csv", ".json", ".jsonl", ".lock", ".svg", ".toml", ".tsv", ".xml", ".yaml", ".yml"})
 _ENVELOPE_BYTES = 1_024
-"""The bytes of the event beside its candidates and its query, at most."""
-
+"""The largest size of the event without its candidates and its query."""
 _ID_BYTES = 6
-"""The bytes that an id and a comma add to a candidate without an id, at most."""
-
+"""The bytes that an id and a comma add to a candidate."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -77,17 +75,17 @@ class _TextFile(Struct, frozen=True):
 
 
 def from_files(folder: Path, query: str, *, file_bytes_max: int, bytes_max: int) -> FolderRequest:
-    """Return a request of a folder's text files, numbered by their paths, so that a decision holds no path.
+    """Return a request of a folder's text files, numbered in the order of their paths.
 
-    The request is made at the time of the newest file. The same files and query give the same bytes.
+    The numbers are their ids, so a decision contains no path. The request has the time of the newest file.
+    The same files and query give the same bytes.
     """
     left_out: Counter[LeftOut] = Counter()
     files = list(_text_files(folder, file_bytes_max, left_out))
     kept: list[_Candidate] = []
     newest_s, left_bytes = 0, bytes_max - _ENVELOPE_BYTES - len(_encode(query))
     for file in _by_words(files, query):
-        path = file.path
-        candidate = _Candidate(path, "semantic_match", _lane(path), file.content)
+        candidate = _Candidate(file.path, "semantic_match", _lane(file.path), file.content)
         size = len(_encode(candidate)) + _ID_BYTES
         if size > left_bytes:
             left_out[LeftOut.NO_ROOM] += 1
@@ -105,17 +103,15 @@ def from_files(folder: Path, query: str, *, file_bytes_max: int, bytes_max: int)
 
 
 def _by_words(files: Sequence[_TextFile], query: str) -> list[_TextFile]:
-    """Return the files by the words of the query that they have, rare ones first; ties by path."""
-    words = sorted({word.lower() for word in _WORD.findall(query)})
-    found = {file.path: _words_in(file, words) for file in files}
-    often = Counter(chain.from_iterable(found.values()))
-    worth = {path: sum(len(files) // often[word] for word in own) for path, own in found.items()}
-    return sorted(files, key=lambda file: (-worth[file.path], file.path))
-
-
-def _words_in(file: _TextFile, words: Sequence[str]) -> list[str]:
-    text = f"{file.path}\n{file.content}".lower()
-    return [word for word in words if word in text]
+    """Return the files by the query's words in them, weighted by their rarity; ties by path."""
+    words = {word.lower() for word in _WORD.findall(query)}
+    found: dict[str, list[str]] = {}
+    for file in files:
+        text = f"{file.path}\n{file.content}".lower()
+        found[file.path] = [word for word in words if word in text]
+    counts = Counter(chain.from_iterable(found.values()))
+    weights = {path: sum(len(files) // counts[word] for word in own) for path, own in found.items()}
+    return sorted(files, key=lambda file: (-weights[file.path], file.path))
 
 
 def _lane(path: str) -> str:
@@ -151,9 +147,9 @@ def _text_files(folder: Path, bytes_max: int, left_out: Counter[LeftOut]) -> Ite
 def _files(
     folder: Path, above: Sequence[tuple[Path, GitIgnoreSpec]], left_out: Counter[LeftOut]
 ) -> Iterator[Path]:
-    """Yield the files below a folder by name; the nearest `.gitignore` that names a file decides.
+    """Yield the files below a folder by name. The nearest `.gitignore` with a rule for a file decides.
 
-    An ignored folder counts once, and nothing in it is read.
+    An ignored folder counts once, and is not read.
     """
     specs = [*above, *_ignore_in(folder)]
     try:
@@ -177,10 +173,10 @@ def _files(
 
 
 def _ignores_above(folder: Path) -> list[tuple[Path, GitIgnoreSpec]]:
-    """Return the `.gitignore` files above a folder up to the top of its repository, the top first."""
-    tops = [place for place in (folder, *folder.parents) if (place / ".git").exists()]
-    between = [place for place in folder.parents if tops and place.is_relative_to(tops[0])]
-    return [found for place in reversed(between) for found in _ignore_in(place)]
+    """Return the `.gitignore` files above a folder, from the top of its repository down."""
+    tops = [parent for parent in (folder, *folder.parents) if (parent / ".git").exists()]
+    between = [parent for parent in folder.parents if tops and parent.is_relative_to(tops[0])]
+    return [found for parent in reversed(between) for found in _ignore_in(parent)]
 
 
 def _ignore_in(folder: Path) -> list[tuple[Path, GitIgnoreSpec]]:

@@ -1,6 +1,6 @@
 """The history up to a moment: sessions of authors, ages of contents, and churn of files.
 
-It knows nothing that is dated later than the moment.
+No fact is dated later than the moment.
 """
 
 import hashlib
@@ -14,18 +14,18 @@ from apportion.demo.workload.repository import FileChange, Repository, Repositor
 REMEMBERED_COMMITS = 64
 _REMEMBERED_PATHS = 64
 _CHURN_HALF = 10
-"""So many changes make a risk of one half."""
+"""Number of changes at which the churn is one half."""
 
 
 class Past(NamedTuple):
-    """An earlier commit; of many changed paths, the first ones."""
+    """An earlier commit, and its first changed paths."""
 
     commit: RepositoryCommit
     paths: tuple[str, ...]
 
 
 class RepositoryHistory:
-    """The past of a workspace. Memory: one time for each content, one count for each path, ever."""
+    """The past of a workspace. It keeps a time for each content and a count for each path of the history."""
 
     def __init__(self, repository: Repository, workspace: str) -> None:
         self._repository = repository
@@ -35,29 +35,29 @@ class RepositoryHistory:
         self._recent: deque[Past] = deque(maxlen=REMEMBERED_COMMITS)
 
     def record(self, commit: RepositoryCommit, changes: Sequence[FileChange]) -> None:
-        """Add a commit that is no merge, with its changes against its parent."""
+        """Add a commit that is not a merge, with its changes against its parent."""
         for change in changes:
             self.save(change, commit.time_s)
         self._changes.update(change.path for change in changes)
         self._recent.append(Past(commit, tuple(change.path for change in changes[:_REMEMBERED_PATHS])))
 
     def save(self, change: FileChange, time_s: int) -> None:
-        """Note that a content was written, again perhaps."""
+        """Set the time at which a content was written last."""
         if change.new is not None:
             self._written_s[change.new] = time_s
 
     def merge(self, commit: RepositoryCommit, changes: Iterable[FileChange]) -> None:
-        """Add a merge with its changes against its first parent: only what is new in it was written then."""
+        """Add a merge, with its changes against its first parent. Only new contents get its time."""
         for change in changes:
             if change.new is not None:
                 self._written_s.setdefault(change.new, commit.time_s)
 
     def written_s(self, oid: str, now_s: int) -> int:
-        """Return when a content was last written; now, for what its author dates later than now."""
+        """Return the time at which a content was written last; at most `now_s`, and by default `now_s`."""
         return min(self._written_s.get(oid, now_s), now_s)
 
     def churn(self, path: str) -> float:
-        """Return how often a path has changed, as changes / (changes + 10), rounded to thousandths."""
+        """Return the churn of a path: changes / (changes + 10), rounded to thousandths."""
         changes = self._changes[path]
         return round(changes / (changes + _CHURN_HALF), 3)
 
@@ -68,8 +68,7 @@ class RepositoryHistory:
     def session_id(self, commit: RepositoryCommit) -> str:
         """Return the session of a commit: its author and the ISO week of its author date in UTC.
 
-        The author stands in it as a digest over workspace and e-mail, so that one person has different
-        names in different repositories.
+        The author is a digest of workspace and e-mail, so a person has another name in each repository.
         """
         email, _ = self._repository.author_and_message(commit.oid)
         author = hashlib.sha256(self._workspace.encode() + b"\0" + email.strip().lower()).hexdigest()[:16]

@@ -1,7 +1,7 @@
 """Index of the working folder at one moment: words, definitions, imports and roles of its files.
 
-It finds the files that could matter for a change. It is updated file by file from one state of the folder to
-the next; its answers depend only on the current state.
+It finds the files that could matter for a change. It is updated file by file, and its answers depend only on
+the current state of the folder.
 """
 
 import hashlib
@@ -23,15 +23,15 @@ from apportion.demo.workload.syntax import Definition, SourceOutline, outline
 from apportion.demo.workload.text import chunks, head, lines, words
 
 ANALYSED_MAX_CHARACTERS = 1 << 18
-"""A longer file stands in the index by its beginning."""
+"""Only this many characters of a file are in the index."""
 _SHARED_MAX = 64
-"""Of the files that share a module's name only so many are looked at, by path."""
+"""Number of files with a module's name that are examined, in the order of their paths."""
 _SIMILAR_FILES = 8
 _NONE: AbstractSet[str] = frozenset()
 
 
 class _By(StrEnum):
-    """What a file can be found by."""
+    """Kinds of keys that find a file."""
 
     WORD = "word"
     DEFINITION = "definition"
@@ -42,15 +42,13 @@ class _By(StrEnum):
 
 
 class FileRole(StrEnum):
-    """Files that bind the whole repository."""
+    """Roles of files that apply to the whole repository."""
 
     RULE_DOC = "rule_doc"
     CONSTRAINT = "constraint"
 
 
 class _Profile(NamedTuple):
-    """What the index keeps of a file."""
-
     oid: str
     words: frozenset[str]
     outline: SourceOutline
@@ -69,13 +67,13 @@ class Index:
         self.chunks = lru_cache(maxsize=128)(self._read_chunks)
 
     def move_to(self, tree: str | None) -> None:
-        """Make the folder hold a tree, from whatever it holds."""
+        """Replace the content of the folder by a tree."""
         for change in self._repository.changes(self._tree, tree):
             self.put(change.path, change.new)
         self._tree = tree
 
     def put(self, path: str, oid: str | None) -> None:
-        """Save a blob as a file, or remove the file; what is not text stands as removed."""
+        """Save a blob as a file, or remove the file. A blob that is not text removes it."""
         if oid is not None and oid == self.oid(path):
             return
         old = self._profiles.pop(path, None)
@@ -90,7 +88,7 @@ class Index:
             self._profiles[path] = new
 
     def oid(self, path: str) -> str | None:
-        """Return the blob that a file holds, or None where no such text file stands."""
+        """Return the blob of a text file, or None if there is no such file."""
         profile = self._profiles.get(path)
         return None if profile is None else profile.oid
 
@@ -99,31 +97,33 @@ class Index:
         return sorted(self._holders(_By.ROLE, role))
 
     def rules_digest(self) -> str:
-        """Return a digest of all files that bind the repository, by path and blob."""
+        """Return a digest of the paths and blobs of all files with a role."""
         bound = [(path, self.oid(path)) for role in FileRole for path in self.files(role)]
         return "sha256:" + hashlib.sha256(msgspec.json.encode(bound)).hexdigest()
 
     def weight(self, word: str, without: Collection[str]) -> int:
-        """Return how much a word tells: log2 of all files over the others that hold it; 0 if none does."""
+        """Return the weight of a word by its rarity.
+
+        It is log2 of the number of all files over the number of files with the word, not counting `without`,
+        rounded down, plus 1. It is 0 if there are none.
+        """
         holders = self._holders(_By.WORD, word)
         others = len(holders) - sum(path in holders for path in without)
         return (len(self._profiles) // others).bit_length() if others else 0
 
     def similar(self, weights: Mapping[str, int], without: Collection[str]) -> list[str]:
-        """Return the few files with the heaviest words in common, long files discounted; ties by path."""
+        """Return the files with the heaviest common words, relative to their size; ties by path."""
         scores: Counter[str] = Counter()
         for word, weight in weights.items():
             for path in self._holders(_By.WORD, word):
                 scores[path] += weight
         for path in without:
             scores.pop(path, None)
-        ranked = ((score**2 / len(self._profiles[path].words), path) for path, score in scores.items())
-        return [
-            path for _, path in heapq.nsmallest(_SIMILAR_FILES, ((-score, path) for score, path in ranked))
-        ]
+        ranked = ((-(score**2) / len(self._profiles[path].words), path) for path, score in scores.items())
+        return [path for _, path in heapq.nsmallest(_SIMILAR_FILES, ranked)]
 
     def definitions(self, path: str) -> Sequence[Definition]:
-        """Return what a file defines, in order."""
+        """Return the definitions in a file, in order."""
         profile = self._profiles.get(path)
         return () if profile is None else profile.outline.definitions
 
@@ -132,12 +132,12 @@ class Index:
         return sorted(self._holders(_By.DEFINITION, name))
 
     def source(self, path: str, definition: Definition) -> str:
-        """Return a definition's text, at most one chunk of it, without its common indentation."""
-        of_file = self._lines(self._profiles[path].oid)
-        return head(textwrap.dedent("".join(of_file[definition.start : definition.end])))
+        """Return the first chunk of a definition's text, without common indentation."""
+        file_lines = self._lines(self._profiles[path].oid)
+        return head(textwrap.dedent("".join(file_lines[definition.start : definition.end])))
 
     def imports(self, path: str) -> list[str]:
-        """Return what a file imports: paths where they are in the folder, else the modules' own names."""
+        """Return the imports of a file: paths of files in the folder, else names of modules."""
         profile = self._profiles.get(path)
         modules = () if profile is None else profile.outline.imports
         return sorted({self._resolved(path, module) or module for module in modules})
@@ -149,11 +149,10 @@ class Index:
         return [other for other in looked_at if self._imports(other, path)]
 
     def tests_of(self, path: str) -> list[str]:
-        """Return the tests that are named after a file or import it, the former first, then by path."""
+        """Return the tests that are named after a file, then those that import it; both by path."""
         named = sorted(self._holders(_By.TESTED, paths.subject(path)) - {path})
-        return named + [
-            other for other in self.importers(path) if paths.is_test(other) and other not in named
-        ]
+        importing = (other for other in self.importers(path) if paths.is_test(other))
+        return [*dict.fromkeys((*named, *importing))]
 
     def _imports(self, importer: str, path: str) -> bool:
         names = paths.module_names(path)
@@ -164,9 +163,9 @@ class Index:
         )
 
     def _resolved(self, importer: str, module: str) -> str | None:
-        """Return the file that a module's name most likely means; None where it is likely not ours.
+        """Return the file that a module's name most likely means; None if it is likely of another project.
 
-        A name of one part means a neighbour or something at the top, as in most languages.
+        A name of one part means a file in reach (`paths.in_reach`), as in most languages.
         """
         parts = paths.module_parts(module)
         best: tuple[int, float, str] | None = None
@@ -196,7 +195,7 @@ class Index:
 
 
 def _keys(path: str, profile: _Profile) -> Iterator[tuple[_By, str]]:
-    """Yield everything that a file can be found by; the same for the same path and blob, always."""
+    """Yield all keys of a file; they depend only on its path and blob."""
     for word in profile.words:
         yield _By.WORD, word
     for definition in profile.outline.definitions:

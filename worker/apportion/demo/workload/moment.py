@@ -1,4 +1,4 @@
-"""A moment of a history: its edits, and the relevance of texts to them."""
+"""Moments of a history: their edits, and the relevance of texts to them."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
@@ -17,62 +17,62 @@ _words = lru_cache(maxsize=1024)(words)
 
 
 class Edit(NamedTuple):
-    """A change of a text file; words and names are those of its removed and added lines and of its path."""
+    """A change of a text file."""
 
     change: FileChange
     hunks: tuple[Hunk, ...]
     words: frozenset[str]
+    """The words of the removed and added lines, and of the path."""
     names: frozenset[str]
+    """The names in the removed and added lines."""
     size: int
+    """The number of characters in the removed and added lines."""
 
     @property
     def path(self) -> str:
-        """The file that changed."""
+        """The changed file."""
         return self.change.path
 
     @property
     def status(self) -> str:
-        """Say what happened to the file."""
+        """The kind of change: `added`, `deleted` or `modified`."""
         if self.change.old is None:
             return "added"
         return "deleted" if self.change.new is None else "modified"
 
 
 class Moment(NamedTuple):
-    """A moment with a request.
-
-    - `request_id`: its id, unique in the whole history.
-    - `session_id`: the author's session.
-    - `time_s`: its time, the only clock.
-    - `event`: the kind of event.
-    - `commitish`: the commit that was checked out; none before the first one.
-    - `foci`: the edits that the request is about.
-    - `pending`: all edits that are not committed yet, or of this commit; of very many, the largest.
-    - `message`: the commit's message; empty before the commit.
-    """
+    """A moment of a history for which there is a request."""
 
     request_id: str
+    """The id of the request, unique in the history."""
     session_id: str
+    """The author's session."""
     time_s: int
     event: str
+    """The kind of event."""
     commitish: str | UnsetType
+    """The commit that is checked out; unset before the first commit."""
     foci: tuple[Edit, ...]
+    """The edits that are the subject of the request."""
     pending: tuple[Edit, ...]
+    """The largest edits that are not committed yet, or that belong to this commit."""
     message: str
+    """The commit's message; empty before the commit."""
 
 
 class MomentQuery:
-    """The words of a moment, each with its weight: log2 of all files over the other files that hold it."""
+    """The heaviest words of a moment, with their weights (`Index.weight`)."""
 
     def __init__(self, moment: Moment, index: Index) -> None:
-        asked = words(moment.message).union(*(edit.words for edit in moment.foci))
+        found = words(moment.message).union(*(edit.words for edit in moment.foci))
         edited = {edit.path for edit in moment.foci}
-        heaviest = sorted((-index.weight(word, edited), word) for word in asked)[:_QUERY_WORDS]
+        heaviest = sorted((-index.weight(word, edited), word) for word in found)[:_QUERY_WORDS]
         self.weights: Mapping[str, int] = {word: -weight for weight, word in heaviest if weight}
         self._total = sum(self.weights.values())
 
     def relevance(self, text: str) -> float:
-        """Return the share, by weight, of the words asked for that a text has, rounded to thousandths."""
+        """Return the share, by weight, of the query's words that are in a text, rounded to thousandths."""
         if not self._total:
             return 0.0
         found = _words(text)
@@ -80,13 +80,13 @@ class MomentQuery:
 
 
 def is_edit(repository: Repository, change: FileChange) -> bool:
-    """Return whether a change is one of text: both sides are, or are absent, and they differ."""
+    """Return whether both sides of a change are texts or absent, and differ."""
     old, new = repository.text(change.old), repository.text(change.new)
     return old is not None and new is not None and old != new
 
 
 def edit(repository: Repository, change: FileChange) -> Edit:
-    """Return a change of text with its difference."""
+    """Return a change of a text file as an edit."""
     found = hunks(repository.text(change.old) or "", repository.text(change.new) or "")
     changed = "".join(hunk.changed for hunk in found)
     analysed = changed[:ANALYSED_MAX_CHARACTERS]
@@ -94,9 +94,9 @@ def edit(repository: Repository, change: FileChange) -> Edit:
 
 
 def diff_pieces(edit: Edit) -> Iterator[str]:
-    """Yield an edit's difference in pieces of about one chunk, each headed like a file in a patch.
+    """Yield the hunks of an edit in pieces of about one chunk, each with the header of a patch.
 
-    A piece ends with a hunk; only a longer hunk is cut, like a text.
+    A piece has whole hunks; only a hunk longer than a chunk is cut.
     """
     old = "/dev/null" if edit.change.old is None else _quoted(f"a/{edit.path}")
     new = "/dev/null" if edit.change.new is None else _quoted(f"b/{edit.path}")
@@ -119,5 +119,5 @@ def _packed(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _quoted(path: str) -> str:
-    """Return a path as one line of a patch: quoted, where it would not be one."""
+    """Return a path as one line of a patch, quoted if it has quotes or is not printable."""
     return path if path.isprintable() and '"' not in path else msgspec.json.encode(path).decode()

@@ -1,13 +1,14 @@
-"""Facts about a file from its path alone: its role, its module's name, its nearness to another path.
+"""Facts about a file from its path alone: its role, its module's name, and its distance to other paths.
 
-They follow conventions that are common across languages. No file is opened.
+They follow conventions that are common across languages.
 """
 
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from itertools import takewhile
 from typing import NamedTuple
+
+from apportion.demo.workload.text import common_length
 
 _TEST_FOLDERS = frozenset({"test", "tests", "__tests__", "spec", "specs", "testing"})
 _TEST_STEM = re.compile(
@@ -22,14 +23,14 @@ _HOMES = frozenset({(), (".github",), ("docs",), ("doc",)})
 _TOPS = frozenset({(), ("src",), ("lib",)})
 """Folders from which modules are named."""
 _PACKAGE_STEMS = frozenset({"__init__", "index", "mod", "lib"})
-"""Files that are imported by the name of their folder."""
+"""Stems of files that are imported by the name of their folder."""
 _SEPARATORS = re.compile(r"[./\\:]+")
 _ENDINGS = frozenset({"h", "js", "json", "jsx", "mjs", "ts", "tsx"})
-"""What can stand at the end of a module's name without being part of it."""
+"""File endings that a module's name can have."""
 
 
 class _Parsed(NamedTuple):
-    """A path taken apart; `.editorconfig` is all stem."""
+    """The parts of a path. A name such as `.editorconfig` has no ending."""
 
     folders: tuple[str, ...]
     stem: str
@@ -44,26 +45,26 @@ def _parsed(path: str) -> _Parsed:
 
 
 def is_test(path: str) -> bool:
-    """Return whether a path is a test's, by its folder or its name."""
+    """Return whether a file is a test, by its folder or its name."""
     parsed = _parsed(path)
     return not _TEST_FOLDERS.isdisjoint(parsed.folders) or _TEST_STEM.fullmatch(parsed.stem) is not None
 
 
 def subject(path: str) -> str:
-    """Return the stem of what a test is named after (`foo` of `test_foo.py`); of other files, their own."""
+    """Return the stem of the file that a test is named after (`foo` for `test_foo.py`), else its own."""
     stem = _parsed(path).stem
     found = _TEST_STEM.fullmatch(stem)
     return (found["after"] or found["before"]) if found else stem.lstrip("_")
 
 
 def is_rule_doc(path: str) -> bool:
-    """Return whether a path is a README or contributing guide of the whole repository."""
+    """Return whether a file is a README or contributing guide of the whole repository."""
     parsed = _parsed(path)
     return parsed.folders in _HOMES and parsed.stem.split(".", 1)[0].lower() in _RULE_STEMS
 
 
 def is_constraint(path: str) -> bool:
-    """Return whether a path states who owns the repository, or its licence, security or editor policy."""
+    """Return whether a file has the repository's owners, licence, security policy or editor settings."""
     parsed = _parsed(path)
     return parsed.folders in _HOMES and parsed.stem.lower() in _CONSTRAINT_STEMS
 
@@ -77,29 +78,33 @@ def module_names(path: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1 << 14)
 def module_parts(module: str) -> tuple[str, ...]:
-    """Return the parts of a module's name, however its language joins them (`a.b`, `./a/b.js`, `a::b`)."""
+    """Return the parts of a module's name in any language (`a.b`, `./a/b.js`, `a::b`)."""
     parts = tuple(part for part in _SEPARATORS.split(module) if part)
     return parts[:-1] if len(parts) > 1 and parts[-1] in _ENDINGS else parts
 
 
 def shared_tail(path: str, parts: tuple[str, ...]) -> int:
-    """Return how many parts at the end a path, its package's file left out, and a module's name share."""
+    """Return the number of equal parts at the end of a path and of a module's name.
+
+    The path is compared with and without its file, and the larger number counts.
+    """
     folders, stem, _ = _parsed(path)
     ends = ((*folders, stem), folders)
-    return max(_shared(reversed(names), reversed(parts)) for names in ends)
+    return max(common_length(reversed(names), reversed(parts)) for names in ends)
 
 
 def in_reach(path: str, importer: str) -> bool:
-    """Return whether a module lies at the top, or beside the importer or in a folder around it."""
+    """Return whether a module is in a top folder, or in the importer's folder or one of its parents."""
     folders, stem, _ = _parsed(path)
     home = folders[:-1] if stem in _PACKAGE_STEMS else folders
     return home in _TOPS or home == _parsed(importer).folders[: len(home)]
 
 
 def nearness(path: str, others: Iterable[str]) -> float:
-    """Return how near a path is to the nearest of others: 1 is the same file; 0 where there are none.
+    """Return the nearness of a path to the nearest of other paths, from 0 to 1; without other paths, 0.
 
-    (1 + leading folders shared) / (2 + folders of the deeper one), rounded to thousandths.
+    The same file has 1. Other files have (1 + common leading folders) / (2 + folders of the deeper path),
+    rounded to thousandths.
     """
     return max((_nearness(path, other) for other in others), default=0.0)
 
@@ -108,9 +113,4 @@ def _nearness(path: str, other: str) -> float:
     if path == other:
         return 1.0
     folders, others = _parsed(path).folders, _parsed(other).folders
-    return round((1 + _shared(folders, others)) / (2 + max(len(folders), len(others))), 3)
-
-
-def _shared(one: Iterable[str], other: Iterable[str]) -> int:
-    """Return how many parts two sequences have in common at their beginnings."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+    return round((1 + common_length(folders, others)) / (2 + max(len(folders), len(others))), 3)

@@ -1,7 +1,6 @@
-"""The recorded workload that the package ships: real sessions, for a demo without a repository.
+"""The recorded workload of the package: real sessions, for a demo without a repository.
 
-The file holds events as JSON lines, compressed with xz, whose window covers many requests that repeat
-content.
+The file holds events as JSON lines, compressed with xz.
 """
 
 import lzma
@@ -14,14 +13,14 @@ from apportion.demo.workload.errors import WorkloadError, WorkloadErrorCode
 
 RECORDING: Traversable = files("apportion.demo.workload").joinpath("recorded.jsonl.xz")
 _FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 16 << 20}]
-"""16 MiB hold some 300 requests, and that is what a reader needs of memory."""
+"""A window of 16 MiB covers some 300 requests, which repeat content. A reader needs that much memory."""
 
 
 def record(repository: Path, out: Path, *, revision: str = "HEAD", max_requests: int) -> int:
-    """Write the last requests of a repository's history to a file, and return how many there are.
+    """Write the last requests of a repository's history to a file, and return their number.
 
-    The same commit gives the same file under the same liblzma: xz keeps no name and no time. An existing
-    file is replaced when the new one is whole.
+    The same commit and the same liblzma give the same file. An existing file is replaced only by a complete
+    one.
 
     Raises:
         WorkloadError: as `from_git` does; nothing is written then.

@@ -1,9 +1,8 @@
 """A git repository as an immutable store of commits, trees and blobs, read through the git command.
 
-Only three git commands are used: `rev-list` for the commits, `diff-tree --stdin` for the files that differ
-between two trees, and `cat-file --batch` for the bytes of objects. Texts are compared here. So no
-configuration, attribute, work tree, index or mail map changes a byte of the result, and nothing that a
-repository configures is run or fetched.
+`rev-list` gives the commits, `diff-tree --stdin` the files that differ between two trees, and `cat-file
+--batch` the bytes of objects. So no configuration, attribute, work tree, index or mail map changes the
+result, and nothing that a repository configures is run or fetched.
 """
 
 import os
@@ -16,18 +15,17 @@ from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha1, sha256
 from pathlib import Path
-from types import TracebackType
 from typing import IO, NamedTuple, Self
 
 from apportion.demo.workload.errors import WorkloadError, WorkloadErrorCode
 
 FILE_MAX_BYTES = 4 << 20
-"""A larger file is data, not a text that a person edits; it counts as not text."""
+"""A larger file does not count as text, because nobody edits it by hand."""
 PATH_MAX_CHARACTERS = 4096
-_OF_WINDOWS = re.compile(r"^[A-Za-z]:|\\")
-"""What makes a path one of Windows, which no event may hold: a drive's letter or a backslash."""
+_WINDOWS_PATH = re.compile(r"^[A-Za-z]:|\\")
+"""A drive's letter or a backslash, which events do not accept in a path."""
 _TIME_MAX_S = 253_402_300_799
-"""The last second of the year 9999, the last that RFC 3339 can write."""
+"""The last second of the year 9999, and of RFC 3339."""
 
 _ENVIRONMENT = {
     "LC_ALL": "C",
@@ -36,25 +34,25 @@ _ENVIRONMENT = {
     "GIT_GRAFT_FILE": os.devnull,
     "GIT_NO_REPLACE_OBJECTS": "1",
     "GIT_NO_LAZY_FETCH": "1",
-    "GIT_ALLOW_PROTOCOL": "none",  # a partial clone would otherwise fetch what it lacks
+    "GIT_ALLOW_PROTOCOL": "none",  # a partial clone would fetch missing objects
     "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_INDEX_FILE": f"{os.devnull}-index",  # none: `diff-tree` would read it, and has no use for it
+    "GIT_INDEX_FILE": f"{os.devnull}-index",  # no file: `diff-tree` would read an index for nothing
 }
-"""The whole environment of git: nothing of ours, such as GIT_DIR inside a hook, gets through."""
+"""The whole environment of git. It excludes variables of this process, such as GIT_DIR inside a hook."""
 
 _REV_LIST = ("rev-list", "--topo-order", "--reverse", "--format=%H %T %at %P")
 _CONFIGURATION = ("-c", "core.fsmonitor=false", "-c", "core.quotePath=true")
-"""A command to run, which the index would bring; and paths that are not plain, always in quotes."""
+"""No command of a file monitor is run. Paths with special characters are always quoted."""
 _DIFF_TREE = (*_CONFIGURATION, "diff-tree", "--stdin", "--raw", "-r", "--no-renames", "--no-abbrev")
 _EMPTY_TREES = {len(new(b"").hexdigest()): new(b"tree 0\0").hexdigest() for new in (sha1, sha256)}
-"""Git knows them without having them; by the hex digits of the repository's oids."""
+"""The oid of the empty tree, by the number of hex digits of the repository's oids."""
 _QUESTIONS_MAX = 4096
-"""Then another process takes over: `diff-tree` keeps every tree that it was asked for in memory."""
+"""Number of questions to a process before it is replaced, because `diff-tree` keeps all trees in memory."""
 _AUTHOR = re.compile(rb"^author [^\n]*<(?P<email>[^>\n]*)>", re.MULTILINE)
 
 
 class RepositoryCommit(NamedTuple):
-    """One commit without its message; `time_s` is its author date, clamped to the years 1970 to 9999."""
+    """A commit without its message; `time_s` is its author date, limited to the years 1970 to 9999."""
 
     oid: str
     tree: str
@@ -63,7 +61,7 @@ class RepositoryCommit(NamedTuple):
 
 
 class FileChange(NamedTuple):
-    """One regular file that differs between two trees; None stands for its absence."""
+    """A regular file that differs between two trees, with its blobs; None if it is absent."""
 
     path: str
     old: str | None
@@ -71,9 +69,9 @@ class FileChange(NamedTuple):
 
 
 class Repository:
-    """A context manager over two git processes that answer what they are asked.
+    """A context manager over two git processes that answer questions.
 
-    The owner of the repository's folder is not checked (`safe.directory`): its user named it, and
+    The owner of the repository's folder is not checked (`safe.directory`), because its user named it and
     nothing in it is executed.
 
     Raises:
@@ -89,16 +87,14 @@ class Repository:
         if self._ask("rev-parse", "--git-dir") is None:
             message = "no git repository here; name a folder inside one, or a bare one"
             raise WorkloadError(WorkloadErrorCode.NOT_A_REPOSITORY, message, str(path))
-        self._objects = _Asked(lambda: self._start("cat-file", "--batch", stdin=subprocess.PIPE))
-        self._trees = _Asked(lambda: self._start(*_DIFF_TREE, stdin=subprocess.PIPE))
+        self._objects = _GitProcess(lambda: self._start("cat-file", "--batch", stdin=subprocess.PIPE))
+        self._trees = _GitProcess(lambda: self._start(*_DIFF_TREE, stdin=subprocess.PIPE))
         self.text = lru_cache(maxsize=64)(self._text)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._objects.end()
         self._trees.end()
 
@@ -118,7 +114,7 @@ class Repository:
         raise WorkloadError(WorkloadErrorCode.UNKNOWN_REVISION, message, revision)
 
     def commits(self, oid: str) -> tuple[RepositoryCommit, ...]:
-        """Return a commit and all its ancestors, parents first; in a shallow clone, as far as it goes."""
+        """Return a commit and all its ancestors, parents first; in a shallow clone, the available ones."""
         with self._start(*_REV_LIST, oid) as process:
             lines = (line for line in _opened(process.stdout) if not line.startswith(b"commit "))
             commits = tuple(map(_commit, lines))
@@ -127,9 +123,9 @@ class Repository:
         return commits
 
     def author_and_message(self, oid: str) -> tuple[bytes, str]:
-        """Return the author's e-mail as it stands in the commit, and the message without outer space.
+        """Return the author's e-mail, unchanged, and the message without outer white space.
 
-        A message that is not UTF-8 is read as ISO-8859-1, whatever the commit says of its encoding.
+        A message that is not UTF-8 is read as ISO-8859-1; the encoding that the commit names is ignored.
         """
         header, _, message = self._receive(self._request(oid)).partition(b"\n\n")
         author = _AUTHOR.search(header)
@@ -142,13 +138,13 @@ class Repository:
     def changes(self, old: str | None, new: str | None) -> tuple[FileChange, ...]:
         """Return the regular files that differ between two trees, by path; None is the empty tree.
 
-        Symlinks and submodules count as absent, and so does a file whose path is not UTF-8, is too long
-        or is not normalised. A rename is a removal and an addition; a change of mode alone is none.
+        Symlinks and submodules count as absent. So do files with a path that is not UTF-8, too long or not
+        normalised. A rename is a removal and an addition. A changed mode alone is no difference.
         """
         if old == new:
             return ()
         pair = [tree or _EMPTY_TREES[len(old or new or "")] for tree in (old, new)]
-        # a line that names no trees comes back as it is: the empty one ends the answer
+        # git repeats a line that names no trees, so the empty line ends the answer
         lines = iter(self._trees.ask(f"{' '.join(pair)}\n\n").readline, b"\n")
         if not next(lines, b""):  # the pair
             raise _incomplete(pair[1])
@@ -160,7 +156,7 @@ class Repository:
         return tuple(sorted(found, key=lambda change: change.path))
 
     def _text(self, oid: str | None) -> str | None:
-        """Return a blob's text, `""` for None; None where it is too large, holds NUL or is not UTF-8."""
+        """Return a blob's text, `""` for None; None if it is too large, contains NUL or is not UTF-8."""
         if oid is None:
             return ""
         size = self._request(oid)
@@ -176,7 +172,7 @@ class Repository:
             return None
 
     def _request(self, oid: str) -> int:
-        """Ask for an object and return its size; `_receive` must follow."""
+        """Request an object, and return its size; the object must be read next."""
         header = self._objects.ask(f"{oid}\n").readline().split()
         if len(header) != 3:  # noqa: PLR2004 - oid, type, size; for a missing object two words
             raise _incomplete(oid)
@@ -186,13 +182,13 @@ class Repository:
         return self._objects.answer.read(size + 1)[:-1]
 
     def _ask(self, *arguments: str) -> str | None:
-        """Return what a git command prints, without outer space, or None where it fails."""
+        """Return the output of a git command without outer white space, or None if it fails."""
         process = self._start(*arguments)
         output, _ = process.communicate()
         return None if process.returncode else output.decode("ascii", "replace").strip()
 
     def _start(self, *arguments: str, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(  # noqa: S603 - no shell; what users name stands behind options that take it
+        return subprocess.Popen(  # noqa: S603 - no shell; names that users give follow options that take them
             (*self._git, *arguments),
             stdin=stdin,
             stdout=subprocess.PIPE,
@@ -201,15 +197,13 @@ class Repository:
         )
 
 
-class _Asked:
-    """A git process that answers one question after the other."""
-
+class _GitProcess:
     def __init__(self, start: Callable[[], subprocess.Popen[bytes]]) -> None:
         self._start = start
         self._begin()
 
     def ask(self, question: str) -> IO[bytes]:
-        """Write a question, and return where its answer is to be read, all of it; empty if git has ended."""
+        """Write a question, and return the stream of its answer; it is empty if git has ended."""
         if self._asked == _QUESTIONS_MAX:
             self.end()
             self._begin()
@@ -221,7 +215,7 @@ class _Asked:
         return self.answer
 
     def end(self) -> None:
-        """Close its pipes and wait until it has ended."""
+        """Close the pipes, and wait until the process has ended."""
         with suppress(BrokenPipeError), self._process:
             pass
 
@@ -242,7 +236,7 @@ def _incomplete(oid: str) -> WorkloadError:
 
 
 def _changes(line: bytes) -> Iterator[FileChange]:
-    """Yield the change in a line of `diff-tree`, if it is one: modes, oids, status and path."""
+    """Yield the change of a line of `diff-tree` (modes, oids, status and path), unless it does not count."""
     fields, _, name = line.removesuffix(b"\n").partition(b"\t")
     old_mode, new_mode, old, new, _ = fields.decode().removeprefix(":").split(" ")
     files = _file(old_mode, old), _file(new_mode, new)
@@ -256,13 +250,13 @@ def _file(mode: str, oid: str) -> str | None:
 
 
 def _path(name: bytes) -> str | None:
-    """Return the path that git writes, in quotes if need be; None for one that no event could hold."""
+    """Return the path of git's output, which may be quoted; None for a path that events do not accept."""
     try:
         path = (literal_eval(f"b{name.decode()}") if name.startswith(b'"') else name).decode()
     except UnicodeDecodeError:
         return None
-    whole = len(path) <= PATH_MAX_CHARACTERS and {"", ".", ".."}.isdisjoint(path.split("/"))
-    return path if whole and not _OF_WINDOWS.search(path) else None
+    is_normal = len(path) <= PATH_MAX_CHARACTERS and {"", ".", ".."}.isdisjoint(path.split("/"))
+    return path if is_normal and not _WINDOWS_PATH.search(path) else None
 
 
 def _commit(line: bytes) -> RepositoryCommit:

@@ -1,12 +1,11 @@
 """The history of a git repository as `context-request.v1` events for the strategy `lanes`.
 
-There is a request for every text file that a commit changes, as if it had been saved before the commit, in
-the order of paths (`file_saved`, `file_deleted`). A request for the commit itself follows (`git_commit`). All
-have the same time, the author date. Merges have no requests, because compared with their first parent they
-would repeat those of the branch.
+Each text file that a commit changes has a request, as if it was saved before the commit, in the order of
+paths (`file_saved`, `file_deleted`). A request for the commit follows (`git_commit`). All have the same time,
+the author date. Merges have no requests, because they would repeat those of the branch.
 
-A request only contains what existed at its moment: the folder as saved up to then, no commit message before
-the commit, and no content of later commits.
+A request contains only facts of its moment: the files that are saved so far, no commit message before the
+commit, and no content of later commits.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,7 +23,7 @@ from apportion.demo.workload.repository import FileChange, Repository, Repositor
 
 EVENT_MAX_BYTES = 1 << 20
 _PENDING_EDITS = 16
-"""Of a commit's edits only the largest are kept for the requests that follow."""
+"""Number of a commit's edits, the largest, that its later requests contain."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -50,14 +49,14 @@ def from_git(
 ) -> Iterator[bytes]:
     """Yield a revision's history as events, each one line of JSON without its line feed.
 
-    They come in the order of `requested_at`, never decreasing: commits by author date, ties by generation
-    (parents first), then by oid. With `max_requests` (≥ 1) the last ones of the whole, byte for byte. The
-    same commit gives the same bytes wherever the repository lies and however git is configured; a shallow
-    clone lacks history and gives others.
+    Commits are ordered by author date, ties by generation (parents first), then by oid. With `max_requests`
+    (≥ 1), only the last requests of the history are given, with the same bytes. The same commit gives the
+    same bytes for any location of the repository and any configuration of git. A shallow clone gives other
+    bytes.
 
     Raises:
         ValueError: `max_requests` is less than 1.
-        WorkloadError: there is no git, repository, commit or such revision, or an object is missing.
+        WorkloadError: git, the repository, the revision or an object is missing, or there are no commits.
     """
     if max_requests is not None and max_requests < 1:
         raise ValueError(f"max_requests is {max_requests}, expected 1 or more")
@@ -66,7 +65,7 @@ def from_git(
 
 
 class _Playback:
-    """Lives through a history once, commit by commit in the order of time."""
+    """One pass through a history, commit by commit in the order of time."""
 
     def __init__(self, repository: Repository, tip: str, policy: str | None) -> None:
         commits = repository.commits(tip)
@@ -79,7 +78,7 @@ class _Playback:
         self._history = RepositoryHistory(repository, self._workspace)
 
     def requests(self, max_requests: int | None) -> Iterator[bytes]:
-        """Yield the last requests, or all; what came before is lived through without being asked about."""
+        """Yield the last requests, or all. The earlier history is read without making requests."""
         start, skipped = (0, 0) if max_requests is None else self._start(max_requests)
         for position, commit in enumerate(self._commits):
             changes = self._changes(commit)
@@ -93,7 +92,7 @@ class _Playback:
             self._history.record(commit, changes)
 
     def _start(self, max_requests: int) -> tuple[int, int]:
-        """Return the commit with which the last requests begin, and how many of its own come before them."""
+        """Return the index of the first commit of the last requests, and how many of its own to skip."""
         missing = max_requests
         for position in reversed(range(len(self._commits))):
             commit = self._commits[position]
@@ -113,28 +112,16 @@ class _Playback:
             self._history.save(change, commit.time_s)
             if is_edit(self._repository, change):
                 saved = edit(self._repository, change)
-                pending = tuple(
-                    sorted((*pending, saved), key=lambda one: (-one.size, one.path))[:_PENDING_EDITS]
-                )
-                event = "file_deleted" if change.new is None else "file_saved"
-                yield Moment(
-                    f"{commit.oid}-{number}", session_id, commit.time_s, event, parent, (saved,), pending, ""
-                )
+                largest = sorted((*pending, saved), key=lambda edit: (-edit.size, edit.path))
+                pending = tuple(largest[:_PENDING_EDITS])
+                name, event = f"{commit.oid}-{number}", "file_deleted" if change.new is None else "file_saved"
+                yield Moment(name, session_id, commit.time_s, event, parent, (saved,), pending, "")
         self._index.move_to(commit.tree)
-        message = self._history.message(commit)
-        yield Moment(
-            f"{commit.oid}-commit",
-            session_id,
-            commit.time_s,
-            "git_commit",
-            commit.oid,
-            pending,
-            pending,
-            message,
-        )
+        name, message = f"{commit.oid}-commit", self._history.message(commit)
+        yield Moment(name, session_id, commit.time_s, "git_commit", commit.oid, pending, pending, message)
 
     def _request(self, moment: Moment) -> bytes:
-        """Return a moment's request; of more than `EVENT_MAX_BYTES` the last candidates stay away."""
+        """Return the request of a moment, with the first candidates that fit into `EVENT_MAX_BYTES`."""
         trigger = _Trigger(moment.event, self._workspace, moment.commitish, self._index.rules_digest())
         request = _Request(
             moment.request_id, moment.session_id, timestamp(moment.time_s), self._policy, trigger, ()
@@ -161,7 +148,7 @@ def _is_merge(commit: RepositoryCommit) -> bool:
 
 
 def _by_time(commits: Sequence[RepositoryCommit]) -> list[RepositoryCommit]:
-    """Order commits by author date, those of one second by generation, then oid."""
+    """Return commits by author date; ties by generation, then oid."""
     generations: dict[str, int] = {}
     for commit in commits:
         generations[commit.oid] = 1 + max((generations[parent] for parent in commit.parents), default=0)
@@ -169,7 +156,7 @@ def _by_time(commits: Sequence[RepositoryCommit]) -> list[RepositoryCommit]:
 
 
 def _first(commits: Sequence[RepositoryCommit], tip: str) -> str:
-    """Return the commit in which a tip's first parents end: it names the repository wherever it lies."""
+    """Return the last of a tip's first parents, which names the repository independently of its location."""
     parents = {commit.oid: commit.parents for commit in commits}
     while parents[tip]:
         tip = parents[tip][0]

@@ -1,6 +1,6 @@
-"""Requests about the moments of a history for the other strategies, as other platforms would make them.
+"""Requests for the other strategies, made from the `lanes` requests of a history.
 
-Contents, times and scores are those of the moment; only the form is made here.
+Contents, times and scores are those of the given request; only the form differs.
 """
 
 from collections import Counter
@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any, TypeAlias
 
 Event: TypeAlias = dict[str, Any]
-"""An event as JSON has it."""
+"""An event in JSON."""
 
 _REVIEW_TOKENS = 4_000
 _CHAT_TOKENS = 12_000
@@ -31,16 +31,15 @@ _TURN_TIME = timedelta(seconds=30)
 
 
 def review(moment: Event) -> Event:
-    """Return the request of a reviewer with half the room, under `lanes`."""
-    return _request(moment, "review", policy="lanes", budget_tokens=_REVIEW_TOKENS) | {
-        "candidates": moment["candidates"]
-    }
+    """Return a request under `lanes` with half the budget."""
+    budgeted = _request(moment, "review", policy="lanes", budget_tokens=_REVIEW_TOKENS)
+    return budgeted | {"candidates": moment["candidates"]}
 
 
 def recall(moment: Event) -> Event:
-    """Return the request of a memory that is searched, under `categories`: what was found, by how.
+    """Return a request of a memory search under `categories`.
 
-    Sources agree on a file as often as it was found.
+    The agreement on a candidate is the number of candidates with its path.
     """
     counts = Counter(candidate.get("path") for candidate in moment["candidates"])
     offered = [
@@ -54,9 +53,9 @@ def recall(moment: Event) -> Event:
 
 
 def habits(moment: Event) -> Event:
-    """Return the request of an agent with rules to keep in mind, under `tiers`.
+    """Return a request with rules for an agent, under `tiers`.
 
-    A rule is as active as it is relevant, beside the most relevant one.
+    The activation of a rule is its relevance divided by that of the most relevant rule.
     """
     rules = [candidate for candidate in moment["candidates"] if candidate["kind"] in _HABITS]
     most = max((rule["relevance"] for rule in rules), default=0) or 1
@@ -73,7 +72,7 @@ def habits(moment: Event) -> Event:
 
 
 def briefing(moment: Event, policy: str = "layers") -> Event:
-    """Return the request of a briefing in three long texts, under `layers` or another of its strategy."""
+    """Return a request of three long texts, under `layers` or another policy of that strategy."""
     return _request(moment, "briefing", policy=policy) | {
         "layers": {
             "project": "\n\n".join(_contents(moment, "rule_doc")),
@@ -84,14 +83,12 @@ def briefing(moment: Event, policy: str = "layers") -> Event:
 
 
 def chat(moment: Event) -> Event:
-    """Return the request of a chat about the change, under `conversation`: a turn for each piece of it."""
+    """Return a request of a chat about the change, under `conversation`, with a turn for each edit."""
     turns: list[Event] = []
-    for asked, answer in zip(
-        _contents(moment, "local_diff", "recent_edit"),
-        _contents(moment, "symbol_context", "semantic_match"),
-        strict=False,
-    ):
-        turns.append({"role": "user", "content": asked[:_TURN_CHARACTERS]})
+    questions = _contents(moment, "local_diff", "recent_edit")
+    answers = _contents(moment, "symbol_context", "semantic_match")
+    for question, answer in zip(questions, answers, strict=False):
+        turns.append({"role": "user", "content": question[:_TURN_CHARACTERS]})
         turns.append({"role": "assistant", "content": answer[:_TURN_CHARACTERS]})
     return _request(moment, "chat", policy="conversation", budget_tokens=_CHAT_TOKENS) | {
         "conversation": {
@@ -103,7 +100,7 @@ def chat(moment: Event) -> Event:
 
 
 class ToolChat:
-    """A chat of a developer with an assistant that reads files by a tool, which grows by each moment."""
+    """A chat with an assistant that reads files by a tool. Each moment adds a turn."""
 
     def __init__(self, policy: str) -> None:
         """Begin without messages; `policy` is of strategy `conversation`."""
@@ -113,14 +110,13 @@ class ToolChat:
         self._turns = 0
 
     def ask(self, moment: Event) -> Event:
-        """Return the request of the next turn: a question about the moment, after all turns before."""
+        """Return the request of the next turn: all earlier turns, and a question about the moment."""
         if self._begun_at is None:
             self._begun_at = datetime.fromisoformat(moment["requested_at"])
             self._rules = "\n\n".join(islice(_contents(moment, "rule_doc"), 1))
         asked_at = self._begun_at + self._turns * _TURN_TIME
-        question = (
-            "What does this change do?\n" + next(_contents(moment, "local_diff"), "")[:_ASKED_CHARACTERS]
-        )
+        changed = next(_contents(moment, "local_diff"), "")[:_ASKED_CHARACTERS]
+        question = f"What does this change do?\n{changed}"
         request = _request(moment, "assistant", policy=self._policy) | {
             "requested_at": asked_at.isoformat(),
             "conversation": {
@@ -134,7 +130,7 @@ class ToolChat:
         return request
 
     def _answer(self, moment: Event) -> Iterator[Event]:
-        """Yield the messages of an answer: calls with their results, then a text."""
+        """Yield the messages of an answer: tool calls with their results, then a text."""
         read = islice(_contents(moment, "symbol_context", "semantic_match"), _READ_MAX)
         for number, content in enumerate(read):
             call = f"call_{self._turns}_{number}"
@@ -167,5 +163,5 @@ def _contents(moment: Event, *kinds: str) -> Iterator[str]:
 
 
 def _named(candidate: Event) -> Event:
-    """Return what names a candidate, by which no path leaves."""
+    """Return the fields from which a candidate's id is made."""
     return {name: candidate[name] for name in _NAMING if name in candidate}

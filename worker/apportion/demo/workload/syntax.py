@@ -1,10 +1,9 @@
-"""Definitions and imports of a source file, by a real parser for each language.
+"""Definitions and imports of a source file, by a tree-sitter parser for each language.
 
-tree-sitter reads files with errors and of any version of their language, with the same result under every
-version of Python.
+The parsers accept files with errors and all versions of a language. The result does not depend on Python's
+version.
 """
 
-from collections.abc import Callable
 from functools import cache
 from pathlib import PurePosixPath
 from typing import NamedTuple
@@ -20,7 +19,7 @@ from tree_sitter import Language, Node, Parser, Query, QueryCursor
 
 
 class Definition(NamedTuple):
-    """A named function, method, class or type; its lines are `start:end`, from 0, decorators included."""
+    """A named function, method, class or type; its lines are `start:end`, from 0, including decorators."""
 
     name: str
     start: int
@@ -28,41 +27,31 @@ class Definition(NamedTuple):
 
 
 class SourceOutline(NamedTuple):
-    """What a file defines, in order, and the modules that it names in its imports, sorted."""
+    """The definitions of a file, in order, and the modules that its imports name, sorted."""
 
     definitions: tuple[Definition, ...]
     imports: tuple[str, ...]
 
 
-class _SourceGrammar(NamedTuple):
-    """A language: where its grammar is, and what counts as a definition and an import in it."""
-
-    load: Callable[[], object]
-    definitions: str
-    imports: str
-
-
-_JAVASCRIPT_DEFINITIONS = """
+_JAVASCRIPT = """
     (function_declaration name: (_) @name) @definition
     (generator_function_declaration name: (_) @name) @definition
     (class_declaration name: (_) @name) @definition
     (method_definition name: (_) @name) @definition
     (lexical_declaration (variable_declarator name: (identifier) @name value: (arrow_function))) @definition
-"""
-_JAVASCRIPT_IMPORTS = """
     (import_statement source: (string (string_fragment) @import))
     (export_statement source: (string (string_fragment) @import))
     (call_expression function: (identifier) @_function (#eq? @_function "require")
         arguments: (arguments (string (string_fragment) @import)))
 """
-_TYPESCRIPT_DEFINITIONS = f"""{_JAVASCRIPT_DEFINITIONS}
+_TYPESCRIPT = f"""{_JAVASCRIPT}
     (interface_declaration name: (_) @name) @definition
     (type_alias_declaration name: (_) @name) @definition
     (enum_declaration name: (_) @name) @definition
 """
 
 _GRAMMARS = {
-    "c": _SourceGrammar(
+    "c": (
         tree_sitter_c.language,
         """(function_definition declarator: [
                (function_declarator declarator: (identifier) @name)
@@ -70,85 +59,76 @@ _GRAMMARS = {
            ]) @definition
            (struct_specifier name: (_) @name body: (_)) @definition
            (enum_specifier name: (_) @name body: (_)) @definition
-           (type_definition declarator: (type_identifier) @name) @definition""",
-        "(preproc_include path: (_) @import)",
+           (type_definition declarator: (type_identifier) @name) @definition
+           (preproc_include path: (_) @import)""",
     ),
-    "go": _SourceGrammar(
+    "go": (
         tree_sitter_go.language,
         """(function_declaration name: (_) @name) @definition
            (method_declaration name: (_) @name) @definition
-           (type_declaration (type_spec name: (_) @name)) @definition""",
-        "(import_spec path: (_) @import)",
+           (type_declaration (type_spec name: (_) @name)) @definition
+           (import_spec path: (_) @import)""",
     ),
-    "java": _SourceGrammar(
+    "java": (
         tree_sitter_java.language,
         """(class_declaration name: (_) @name) @definition
            (interface_declaration name: (_) @name) @definition
            (enum_declaration name: (_) @name) @definition
            (record_declaration name: (_) @name) @definition
-           (method_declaration name: (_) @name) @definition""",
-        "(import_declaration (scoped_identifier) @import)",
+           (method_declaration name: (_) @name) @definition
+           (import_declaration (scoped_identifier) @import)""",
     ),
-    "javascript": _SourceGrammar(
-        tree_sitter_javascript.language, _JAVASCRIPT_DEFINITIONS, _JAVASCRIPT_IMPORTS
-    ),
-    "python": _SourceGrammar(
+    "javascript": (tree_sitter_javascript.language, _JAVASCRIPT),
+    "python": (
         tree_sitter_python.language,
         """(function_definition name: (_) @name) @definition
-           (class_definition name: (_) @name) @definition""",
-        """(import_statement name: (dotted_name) @import)
+           (class_definition name: (_) @name) @definition
+           (import_statement name: (dotted_name) @import)
            (import_statement name: (aliased_import name: (dotted_name) @import))
            (import_from_statement module_name: (dotted_name) @import)
            (import_from_statement module_name: (relative_import (dotted_name) @import))
            (import_from_statement module_name: (relative_import . (import_prefix) .)
                name: (dotted_name) @import)""",
     ),
-    "rust": _SourceGrammar(
+    "rust": (
         tree_sitter_rust.language,
         """(function_item name: (_) @name) @definition
            (struct_item name: (_) @name) @definition
            (enum_item name: (_) @name) @definition
            (trait_item name: (_) @name) @definition
-           (macro_definition name: (_) @name) @definition""",
-        """(use_declaration argument: [(identifier) (scoped_identifier)] @import)
+           (macro_definition name: (_) @name) @definition
+           (use_declaration argument: [(identifier) (scoped_identifier)] @import)
            (use_declaration argument: (scoped_use_list path: (_) @import))
            (mod_item name: (_) @import !body)""",
     ),
-    "tsx": _SourceGrammar(tree_sitter_typescript.language_tsx, _TYPESCRIPT_DEFINITIONS, _JAVASCRIPT_IMPORTS),
-    "typescript": _SourceGrammar(
-        tree_sitter_typescript.language_typescript, _TYPESCRIPT_DEFINITIONS, _JAVASCRIPT_IMPORTS
-    ),
+    "tsx": (tree_sitter_typescript.language_tsx, _TYPESCRIPT),
+    "typescript": (tree_sitter_typescript.language_typescript, _TYPESCRIPT),
 }
-_LANGUAGES = {
-    ".c": "c",
-    ".h": "c",
-    ".go": "go",
-    ".java": "java",
-    ".cjs": "javascript",
-    ".js": "javascript",
-    ".jsx": "javascript",
-    ".mjs": "javascript",
-    ".py": "python",
-    ".pyi": "python",
-    ".rs": "rust",
-    ".tsx": "tsx",
-    ".cts": "typescript",
-    ".mts": "typescript",
-    ".ts": "typescript",
+"""The function that loads each language's grammar, and a query for definitions and imports."""
+_ENDINGS = {
+    "c": (".c", ".h"),
+    "go": (".go",),
+    "java": (".java",),
+    "javascript": (".cjs", ".js", ".jsx", ".mjs"),
+    "python": (".py", ".pyi"),
+    "rust": (".rs",),
+    "tsx": (".tsx",),
+    "typescript": (".cts", ".mts", ".ts"),
 }
+_LANGUAGES = {ending: name for name, endings in _ENDINGS.items() for ending in endings}
 _WRAPPERS = {"decorated_definition", "export_statement"}
-"""Nodes that belong to the definition in them."""
+"""Types of nodes that belong to the definition in them."""
 _QUOTES = "\"'<>` "
 _NAME_MAX_CHARACTERS = 256
 
 
 def language(path: str) -> str | None:
-    """Return the language that a path's ending names, among those that have a parser here."""
+    """Return the language of a path by its ending; None for a language without a parser here."""
     return _LANGUAGES.get(PurePosixPath(path).suffix)
 
 
 def outline(path: str, text: str) -> SourceOutline:
-    """Return what a file defines and imports; nothing, in a language without a parser here."""
+    """Return the outline of a file; it is empty for a language without a parser here."""
     name = language(path)
     if name is None:
         return SourceOutline((), ())
@@ -168,9 +148,9 @@ def outline(path: str, text: str) -> SourceOutline:
 
 @cache
 def _parser(name: str) -> tuple[Parser, Query]:
-    grammar = _GRAMMARS[name]
-    loaded = Language(grammar.load())
-    return Parser(loaded), Query(loaded, grammar.definitions + grammar.imports)
+    load, query = _GRAMMARS[name]
+    grammar = Language(load())
+    return Parser(grammar), Query(grammar, query)
 
 
 def _text(source: bytes, node: Node) -> str:

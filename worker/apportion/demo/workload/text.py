@@ -1,10 +1,10 @@
-"""Texts: their words and names, their chunks, and the differences between two of them."""
+"""Words, names and chunks of texts, and the differences between two texts."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from itertools import takewhile
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 CHUNK_MAX_CHARACTERS = 2000
 """About 500 tokens, a common size in retrieval systems."""
@@ -12,37 +12,28 @@ CHUNK_MAX_LINES = 40
 _HALF_FULL_CHARACTERS = CHUNK_MAX_CHARACTERS // 2
 _CONTEXT_LINES = 3
 _COMPARED_MAX_PRODUCT = 25_000_000
-"""Two stretches whose lines multiply to more are one replacement: comparing them would take seconds."""
+"""If the product of the line counts of two passages is greater, they are one replacement. A comparison would
+take seconds."""
 
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _IDENTIFIER = re.compile(r"[^\W\d]\w+")
 _LETTERS = re.compile(r"[^\W\d_]+")
 _CAMEL_CASE = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _WORD_MIN_CHARACTERS = 3
+_Opcode: TypeAlias = tuple[Literal["replace", "delete", "insert", "equal"], int, int, int, int]
 
 
 class Hunk(NamedTuple):
-    """A hunk of a unified diff.
-
-    - `text`: the hunk with its `@@` line, without a section heading, which would depend on a configuration.
-    - `changed`: the removed and added lines, without their signs.
-    - `start`: the first line that it covers in the new text, from 0.
-    - `end`: the line after the last.
-    """
+    """A hunk of a unified diff."""
 
     text: str
+    """The hunk with its `@@` line, without a section heading, which would depend on git's configuration."""
     changed: str
+    """The removed and added lines, without their signs."""
     start: int
+    """The first line of the hunk in the new text, from 0."""
     end: int
-
-
-class _Block(NamedTuple):
-    """Lines `old_start:old_end` gave way to lines `new_start:new_end`."""
-
-    old_start: int
-    old_end: int
-    new_start: int
-    new_end: int
+    """The line after its last line."""
 
 
 def identifiers(text: str) -> frozenset[str]:
@@ -51,9 +42,9 @@ def identifiers(text: str) -> frozenset[str]:
 
 
 def words(text: str) -> frozenset[str]:
-    """Return the words in a text that have three letters or more, in lower case.
+    """Return the words of three letters or more in a text, in lower case.
 
-    Names in `camelCase` (of ASCII letters) and `snake_case` fall apart.
+    Names in `snake_case` and, of ASCII letters, in `camelCase` are split.
     """
     found: set[str] = set()
     for letters in set(_LETTERS.findall(text)):
@@ -70,9 +61,10 @@ def lines(text: str) -> list[str]:
 
 
 def chunks(text: str) -> Iterator[str]:
-    """Yield a text in pieces within `CHUNK_MAX_LINES` and `CHUNK_MAX_CHARACTERS`; joined, they are the text.
+    """Yield a text in pieces of at most `CHUNK_MAX_LINES` and `CHUNK_MAX_CHARACTERS`, without gaps.
 
-    A chunk ends after whole lines, half full at a blank one; only a longer line is cut.
+    A chunk has whole lines; only a line longer than a chunk is cut. A half full chunk ends before a blank
+    line.
     """
     held: list[str] = []
     size = 0
@@ -97,54 +89,56 @@ def head(text: str) -> str:
 def hunks(old: str, new: str) -> tuple[Hunk, ...]:
     """Return the difference of two texts as unified hunks with three lines of context."""
     before, after = lines(old), lines(new)
-    groups: list[list[_Block]] = []
-    for block in _blocks(before, after):
-        if groups and block.old_start - groups[-1][-1].old_end <= 2 * _CONTEXT_LINES:
-            groups[-1].append(block)
+    groups = _LineMatcher(before, after).get_grouped_opcodes(_CONTEXT_LINES)
+    return tuple(_hunk(before, after, group) for group in groups) if before != after else ()
+
+
+def common_length(first: Iterable[str], second: Iterable[str]) -> int:
+    """Return the number of equal items at the beginning of two sequences."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
+
+
+class _LineMatcher(SequenceMatcher[str]):
+    """A matcher that only compares the lines between the common beginning and the common end."""
+
+    def __init__(self, before: list[str], after: list[str]) -> None:
+        super().__init__()
+        self._before, self._after = before, after
+
+    def get_opcodes(self) -> list[_Opcode]:
+        before, after = self._before, self._after
+        start = common_length(before, after)
+        end = common_length(reversed(before[start:]), reversed(after[start:]))
+        old, new = before[start : len(before) - end], after[start : len(after) - end]
+        if len(old) * len(new) > _COMPARED_MAX_PRODUCT:
+            compared: list[_Opcode] = [("replace", 0, len(old), 0, len(new))]
         else:
-            groups.append([block])
-    return tuple(_hunk(before, after, group) for group in groups)
+            compared = SequenceMatcher(None, old, new).get_opcodes()
+        return [
+            ("equal", 0, start, 0, start),
+            *((tag, start + i1, start + i2, start + j1, start + j2) for tag, i1, i2, j1, j2 in compared),
+            ("equal", start + len(old), len(before), start + len(new), len(after)),
+        ]
 
 
-def _blocks(before: Sequence[str], after: Sequence[str]) -> Iterator[_Block]:
-    """Yield where two texts differ; what they share at both ends is not compared."""
-    start = _common(before, after)
-    end = _common(before[: start - 1 if start else None : -1], after[: start - 1 if start else None : -1])
-    old, new = before[start : len(before) - end], after[start : len(after) - end]
-    if len(old) * len(new) > _COMPARED_MAX_PRODUCT:
-        yield _Block(start, start + len(old), start, start + len(new))
-        return
-    for tag, *bounds in SequenceMatcher(None, old, new).get_opcodes():
-        if tag != "equal":
-            yield _Block(*(start + bound for bound in bounds))
-
-
-def _common(one: Sequence[str], other: Sequence[str]) -> int:
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
-
-
-def _hunk(before: Sequence[str], after: Sequence[str], group: Sequence[_Block]) -> Hunk:
-    first, last = group[0], group[-1]
-    lead = min(_CONTEXT_LINES, first.old_start)
-    trail = min(_CONTEXT_LINES, len(before) - last.old_end)
-    old_start, old_end = first.old_start - lead, last.old_end + trail
-    new_start, new_end = first.new_start - lead, last.new_end + trail
+def _hunk(
+    before: Sequence[str], after: Sequence[str], group: Sequence[tuple[str, int, int, int, int]]
+) -> Hunk:
+    (_, old_start, _, new_start, _), (_, _, old_end, _, new_end) = group[0], group[-1]
     text = [f"@@ -{_range(old_start, old_end)} +{_range(new_start, new_end)} @@\n"]
     changed: list[str] = []
-    position = old_start
-    for block in group:
-        text += _signed(" ", before[position : block.old_start])
-        text += _signed("-", before[block.old_start : block.old_end])
-        text += _signed("+", after[block.new_start : block.new_end])
-        changed += before[block.old_start : block.old_end]
-        changed += after[block.new_start : block.new_end]
-        position = block.old_end
-    text += _signed(" ", before[position:old_end])
+    for tag, old_from, old_to, new_from, new_to in group:
+        removed, added = before[old_from:old_to], after[new_from:new_to]
+        if tag == "equal":
+            text += _signed(" ", removed)
+        else:
+            text += [*_signed("-", removed), *_signed("+", added)]
+            changed += [*removed, *added]
     return Hunk("".join(text), "".join(changed), new_start, new_end)
 
 
 def _range(start: int, end: int) -> str:
-    """Write lines as a unified diff does: from 1, an empty range by the line before it."""
+    """Return lines as in a unified diff: counted from 1; an empty range is the line before it."""
     return f"{start + 1 if end > start else start},{end - start}"
 
 

@@ -1,7 +1,7 @@
-"""Chats cut to a token limit: the messages that fit, and the decisions beside them.
+"""Chats cut to a token limit: the messages that fit, and the decisions on them.
 
-A chat comes in OpenAI's or Anthropic's shape and leaves in the same shape. Strategies choose; this package
-only translates shapes, and asks an engine in this process or a gateway.
+A chat comes in OpenAI's or Anthropic's shape and leaves in the same shape. This package only translates
+shapes; an engine in this process or a gateway decides.
 """
 
 from apportion.doors.fitting.chats import AnthropicChat

@@ -1,7 +1,7 @@
-"""Chats of two shapes as messages that the engine counts, and back.
+"""Chats of two shapes, converted to messages that the engine counts, and back.
 
-The engine counts messages in OpenAI's shape. What is sent are the caller's own messages; only a cleared tool
-result gets a new content.
+The engine counts messages in OpenAI's shape. The caller's own messages are sent; only a cleared tool result
+gets a new content.
 """
 
 from collections import Counter
@@ -35,9 +35,9 @@ class AnthropicChat(TypedDict):
 
 
 class Counted(Struct, frozen=True):
-    """A message as it is counted, the index of the caller's message, and which of its blocks it stands for.
+    """A message as it is counted, and its source: the index of the caller's message, and of blocks in it.
 
-    `blocks` is None if it stands for the whole message.
+    `blocks` is None for a whole message.
     """
 
     message: dict[str, Any]
@@ -53,7 +53,7 @@ class KeptMessage(Struct, frozen=True):
 
 
 class SentMessage(Struct, frozen=True):
-    """A message that is sent, and the index of the caller's message; None if it is none of the caller's."""
+    """A message that is sent, and the index of the caller's message; None for an added message."""
 
     message: dict[str, Any]
     source: int | None = None
@@ -87,7 +87,6 @@ class ShapedChat(Struct, frozen=True, dict=True):
         return Counter(part.source for part in self.counted)
 
     def _message(self, source: int, kept: Sequence[KeptMessage]) -> dict[str, Any]:
-        """Return the caller's message as far as it is kept."""
         message = self.messages[source]
         if len(kept) == self._parts[source] and all(part.content is None for part in kept):
             return dict(message)
@@ -128,10 +127,21 @@ def read_chat(chat: Sequence[Message] | AnthropicChat) -> ShapedChat:
     return ShapedChat(messages, counted, is_anthropic=True, system=system)
 
 
+def function_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
+    """Return a tool call as it is counted."""
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def assistant_message(texts: Sequence[Any], calls: Sequence[Any], blocks: Any) -> dict[str, Any]:
+    """Return an assistant's message as it is counted: text parts, tool calls, and other blocks as JSON."""
+    counted = {"role": "assistant", "content": texts, "tool_calls": calls, "blocks": blocks}
+    return {name: value for name, value in counted.items() if value or name == "content"}
+
+
 def _openai(message: Message) -> dict[str, Any]:
     """Return a message of OpenAI's shape without nulls, with parts and calls that have only known fields.
 
-    What else calls and an assistant's parts have is counted as JSON, in `blocks`.
+    Other fields of calls and other parts of an assistant are counted as JSON, in `blocks`.
     """
     counted = {name: value for name, value in message.items() if value is not None or name == "content"}
     blocks: list[Any] = []
@@ -159,7 +169,7 @@ def _text_part(part: Any) -> Any:
 
 
 def _call(call: Any, blocks: list[Any]) -> Any:
-    """Return a call as the engine counts it. Other fields, of its function too, go to `blocks`."""
+    """Return a call as it is counted. Its other fields, and those of its function, are added to `blocks`."""
     kind = str(call.get("type")) if isinstance(call, Mapping) else ""
     called = call.get(kind) if kind in _ARGUMENTS else None
     if not isinstance(called, Mapping):
@@ -170,12 +180,11 @@ def _call(call: Any, blocks: list[Any]) -> Any:
     others |= {name: value for name, value in called.items() if name not in ("name", _ARGUMENTS[kind])}
     if others:
         blocks.append(others)
-    function = {"name": called.get("name"), "arguments": arguments}
-    return {"id": call.get("id"), "type": "function", "function": function}
+    return function_call(call.get("id"), called.get("name"), arguments)
 
 
 def _countable(value: Any, depth: int = _DEPTH_MAX) -> Any:
-    """Return JSON in which integers past 2**53 - 1, which have no canonical JSON, are texts."""
+    """Return JSON with integers above 2**53 - 1 as texts, because they have no canonical JSON."""
     if isinstance(value, Mapping) and depth:
         return {name: _countable(part, depth - 1) for name, part in value.items()}
     if isinstance(value, list | tuple) and depth:
@@ -184,7 +193,7 @@ def _countable(value: Any, depth: int = _DEPTH_MAX) -> Any:
 
 
 def _anthropic(message: Message, source: int) -> Iterator[Counted]:
-    """Yield a message of Anthropic's shape as counted messages: a result of a tool is one of its own."""
+    """Yield a message of Anthropic's shape as counted messages, with a separate one for each tool result."""
     role, content, pointer = message.get("role", ""), message.get("content"), f"$.messages[{source}]"
     if isinstance(content, str) or content == []:
         yield Counted({"role": role, "content": content}, source)
@@ -193,8 +202,8 @@ def _anthropic(message: Message, source: int) -> Iterator[Counted]:
     elif role == "assistant":
         yield Counted(_assistant(content, pointer), source)
     else:
-        places = enumerate(content)
-        for is_result, run in groupby(places, key=lambda place: place[1].get("type") == "tool_result"):
+        indexed = enumerate(content)
+        for is_result, run in groupby(indexed, key=lambda pair: pair[1].get("type") == "tool_result"):
             blocks = list(run)
             if is_result:
                 for index, block in blocks:
@@ -209,7 +218,7 @@ def _texts(blocks: Any, pointer: str, first: int = 0) -> Iterator[dict[str, Any]
     """Yield text blocks as they are counted; `first` is the index of the first block.
 
     Raises:
-        FitError: they are no list, or a block is no text.
+        FitError: the blocks are not a list, or a block is not a text.
     """
     if not isinstance(blocks, Sequence):
         raise FitError(ErrorCode.WRONG_TYPE, _NO_CONTENT, pointer)
@@ -231,7 +240,6 @@ def _result(block: Message, pointer: str) -> dict[str, Any]:
 
 
 def _assistant(blocks: Sequence[Message], pointer: str) -> dict[str, Any]:
-    """Return a message of the assistant; blocks that are neither text nor a call are counted as JSON."""
     texts, calls, others = [], [], []
     for index, block in enumerate(blocks):
         match block.get("type"):
@@ -239,23 +247,17 @@ def _assistant(blocks: Sequence[Message], pointer: str) -> dict[str, Any]:
                 texts.append({"type": "text", "text": block.get("text")})
             case "tool_use":
                 written = _arguments(block.get("input"), f"{pointer}.content[{index}].input")
-                function = {"name": block.get("name"), "arguments": written}
-                calls.append({"id": block.get("id"), "type": "function", "function": function})
+                calls.append(function_call(block.get("id"), block.get("name"), written))
             case _:
                 others.append({name: value for name, value in block.items() if name not in _UNCOUNTED})
-    counted: dict[str, Any] = {"role": "assistant", "content": texts}
-    if calls:
-        counted["tool_calls"] = calls
-    if others:
-        counted["blocks"] = _countable(others)
-    return counted
+    return assistant_message(texts, calls, _countable(others))
 
 
 def _arguments(given: object, pointer: str) -> str:
     """Return the input of a call as it is counted.
 
     Raises:
-        FitError: it is no JSON.
+        FitError: it is not JSON.
     """
     try:
         return canonical_json_of_any(_countable(given)).decode()

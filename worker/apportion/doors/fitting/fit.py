@@ -23,9 +23,9 @@ def fit(
     """Return the messages that fit into a limit, and the decision.
 
     A list is OpenAI's shape. A mapping with `messages` and `system` is Anthropic's. System and developer
-    messages, the user's last message and the last message always stand. A tool call and its results stay
-    together. Artifacts become a message of the user before the user's last message; if they are given, even
-    none of them, those in the session's pool take part.
+    messages, the user's last message and the last message are always kept. A tool call and its results stay
+    together. Artifacts become a message of the user before the user's last message. If `artifacts` is given,
+    even empty, the artifacts in the session's pool are candidates, too.
 
     `LocalSessions` as client keeps sessions in this process. Without a client, or without a session id, the
     call is a session of its own.

@@ -33,7 +33,7 @@ ROWS_MAX_BYTES = 64 << 20
 
 
 class RecentRows(UserDict[str, bytes]):
-    """Rows by session key. If there are too many, or too many bytes, the least recently used rows go."""
+    """Rows by session key. If there are too many rows or bytes, the least recently used rows are dropped."""
 
     _bytes = 0
 
@@ -65,9 +65,9 @@ class LocalSessions:
     ) -> None:
         """Start with the built-in policies and these.
 
-        `rows` keeps the sessions' rows by session key: by default in memory, the last 10,000 sessions and
-        64 MiB of rows at most. The accepted events and their decisions are written as JSON lines to the files
-        that are given; `apportion verify` takes both.
+        `rows` keeps the sessions' rows by session key: by default in memory, at most the last 10,000 sessions
+        and 64 MiB of rows. Accepted events and their decisions are written as JSON lines to the given files,
+        which `apportion verify` reads.
         """
         catalogue = Catalogue([*_builtin_policies(), *policies])
         memory = Memory(_COMPOSITIONS_MAX, _COUNTS_MAX)

@@ -1,4 +1,4 @@
-"""Options, results and errors of `fit`, and the clients that it can ask."""
+"""Options, results and errors of `fit`, and the clients that it can use."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -11,7 +11,7 @@ from apportion.core.results import ContextComposed, ContextDecision
 
 
 class FitAnswer(Protocol):
-    """An answer to a request. A client that was not asked for the decision may leave it out."""
+    """An answer to a request. The decision may be missing if it was not requested."""
 
     @property
     def composed(self) -> ContextComposed:
@@ -49,41 +49,40 @@ class AsyncFitClient(Protocol):
 
 
 class FitOptions(Struct, frozen=True, kw_only=True):
-    """Options of a call of `fit`; each has a default that serves.
-
-    `pinned` are indices of messages that are always sent. `begins_with_user` puts a message of the user in
-    front of an answer whose question is cut, as is always done in Anthropic's shape. `artifacts_tokens` is
-    the part of the limit that is for artifacts, by default a quarter. `policy` has strategy `conversation`;
-    `artifacts_policy` selects candidates under the same counter. `request_id` has at most 118 characters and
-    is by default a new UUID. `requested_at` is by default the time of the call.
-    """
+    """Options of a call of `fit`."""
 
     pinned: Sequence[int] = ()
+    """Indices of messages that are always sent."""
     begins_with_user: bool = False
+    """Whether an answer with a cut question gets a user message before it; in Anthropic's shape, always."""
     artifacts_tokens: int | None = None
+    """The part of the limit that is for artifacts; by default a quarter."""
     policy: str = "fit"
+    """A policy of strategy `conversation`."""
     artifacts_policy: str = "fit-artifacts"
+    """A policy that selects candidates, with the same counter."""
     tenant: str = "default"
     request_id: str | None = None
+    """An id of at most 118 characters; by default a new UUID."""
     requested_at: datetime | None = None
+    """By default the time of the call."""
 
 
 class Fitted(Struct, frozen=True, kw_only=True):
-    """The messages that fit, in the shape that came in, and the decisions.
-
-    `sources` are the indices of the caller's messages, None for a message that `fit` has added. `system` is
-    Anthropic's, unchanged. `used_tokens` is the exact count of everything, at most `limit_tokens`, by the
-    policy's counter. In `decision`, `messages/INDEX` is the message at that index and `new_message` the last
-    one. `artifacts_decision` is None if no artifacts were given.
-    """
+    """The messages that fit, in the shape that came in, and the decisions."""
 
     messages: list[dict[str, Any]]
     sources: tuple[int | None, ...]
+    """The index of the caller's message for each message; None for a message that `fit` has added."""
     system: str | list[dict[str, Any]] | None
+    """Anthropic's system prompt, unchanged."""
     used_tokens: int
+    """The exact count of everything by the policy's counter."""
     limit_tokens: int
     decision: ContextDecision
+    """The decision; `messages/INDEX` is the message at that index, and `new_message` the last message."""
     artifacts_decision: ContextDecision | None = None
+    """The decision on the artifacts; None if none were given."""
 
 
 class FitError(Exception):
@@ -91,7 +90,7 @@ class FitError(Exception):
 
     `code` is a code of a refused event, or the status of an answer without messages. `message` names the
     error and its remedy, without content. `pointer` is the place in the call, such as `$.messages[3].role`.
-    `decision` is the record of the decision; None if none was made.
+    `decision` is None if none was made.
     """
 
     def __init__(

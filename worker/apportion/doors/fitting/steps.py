@@ -1,7 +1,7 @@
-"""Steps of a call of `fit`, without I/O: requests come out, answers go in, and the fitted chat is returned.
+"""Steps of a call of `fit` as a generator without I/O, which yields requests and receives their answers.
 
-Messages and artifacts are composed under limits of their own, which add up to the limit of the call. So the
-room of the history does not depend on the artifacts, and its beginning stays for a provider's cache.
+Messages and artifacts have separate limits, which add up to the limit of the call. So the limit of the
+history does not depend on the artifacts, and a provider's cache can keep its beginning.
 """
 
 import hashlib
@@ -27,16 +27,16 @@ Artifacts: TypeAlias = Iterable[Candidate | Mapping[str, Any]]
 Steps: TypeAlias = Generator[ContextRequest, FitAnswer, Fitted]
 
 OVERHEAD_TOKENS = 4
-"""What a message costs beside its content, as in policy `fit`."""
+"""Tokens of a message without its content, as in policy `fit`."""
 OMITTED = "[earlier messages omitted]"
 """The content of a message of the user, because some models refuse a chat that begins with the assistant."""
 _OMITTED_MAX_TOKENS = len(OMITTED) + OVERHEAD_TOKENS
-"""A bound of its cost under every counter: no counter gives more tokens than bytes."""
+"""A bound of its tokens under every counter, because no counter gives more tokens than bytes."""
 _ARTIFACTS_SHARE = 4
 _QUERY_MAX_CHARACTERS = Bounds().query_max_characters
 _ID_CHARACTERS = 32
 _MESSAGE = re.compile(r"\$\.conversation\.(?:messages\[(\d+)\]|new_message)")
-_PLACES = {
+_CALL_POINTERS = {
     "$.budget_tokens": "$.limit_tokens",
     "$.candidates": "$.artifacts",
     "$.conversation.messages": "$.messages",
@@ -44,9 +44,9 @@ _PLACES = {
     "$.requested_at": "$.options.requested_at",
     "$.tenant": "$.options.tenant",
 }
-"""Places in the call, by the places of an event."""
-_PLACES_OF_POLICY = ("$.policy", "$.candidates", "$.conversation")
-"""Places at which an event is refused if its policy is unknown, or has another strategy."""
+"""Pointers in the call, by pointers in an event."""
+_POLICY_POINTERS = ("$.policy", "$.candidates", "$.conversation")
+"""Pointers at which an event is refused if its policy is unknown, or has another strategy."""
 _FIXED_ROLES = ("system", "developer")
 _FAILURES = {
     Status.INFEASIBLE: (
@@ -57,7 +57,7 @@ _FAILURES = {
     Status.DISABLED: ("options.policy", "the policy's limit is 0; raise it"),
     Status.DUPLICATE: ("options.request_id", "the session has answered it; use a new one"),
 }
-"""The place and the remedy of each status of an answer without messages."""
+"""The argument and the remedy for each status of an answer without messages."""
 
 
 class FitCall(Struct, frozen=True):
@@ -129,8 +129,8 @@ def fit_steps(call: FitCall) -> Steps:
     answer = yield _chat_request(call)
     composed = answer.composed
     if composed.status in _FAILURES:
-        place, message = _FAILURES[composed.status]
-        raise FitError(composed.status, message, f"$.{place}", answer.decision)
+        argument, message = _FAILURES[composed.status]
+        raise FitError(composed.status, message, f"$.{argument}", answer.decision)
     kept = _kept(composed, len(call.chat.counted))
     _require_sendable(call, [message.index for message in kept], answer.decision)
     decision = _decision_of(answer)
@@ -166,11 +166,11 @@ def placed(error: EventError, chat: ShapedChat, request: ContextRequest) -> FitE
         index = len(chat.counted) - 1 if match[1] is None else int(match[1])
         rest = "" if chat.is_anthropic else error.pointer[match.end() :]
         return FitError(error.code, error.message, chat.pointer(index) + rest)
-    place = "$.options.policy" if request.candidates is UNSET else "$.options.artifacts_policy"
-    if error.pointer not in _PLACES_OF_POLICY:
+    pointer = "$.options.policy" if request.candidates is UNSET else "$.options.artifacts_policy"
+    if error.pointer not in _POLICY_POINTERS:
         root = error.pointer.partition("[")[0]
-        place = _PLACES.get(root, root) + error.pointer.removeprefix(root)
-    return FitError(error.code, error.message, place)
+        pointer = _CALL_POINTERS.get(root, root) + error.pointer.removeprefix(root)
+    return FitError(error.code, error.message, pointer)
 
 
 def _require_json(chat: ShapedChat) -> None:
@@ -198,7 +198,7 @@ def _chat_request(call: FitCall) -> ContextRequest:
 
 
 def _pins(call: FitCall) -> list[int]:
-    """Return the counted messages that stand: fixed roles, the caller's pins, and the user's last message."""
+    """Return the counted messages that are always kept, by role, by the caller, and the user's last one."""
     counted, pins = call.chat.counted, set(call.options.pinned)
     if missing := [index for index in pins if not 0 <= index < len(call.chat.messages)]:
         message = f"there are {len(call.chat.messages)} messages; give the index of one of them, from 0"
@@ -273,10 +273,10 @@ def _kept(composed: ContextComposed, counted: int) -> list[KeptMessage]:
 
 
 def _require_sendable(call: FitCall, kept: Sequence[int], decision: ContextDecision | None) -> None:
-    """Require that each kept call has its result, each result its call, and that pinned messages are sent.
+    """Require that each kept call has its result, each result its call, and that pinned messages are kept.
 
-    Only the last message can be without its partner. A pinned message is lost if it belongs to half a call,
-    or is inside of one.
+    Only the last message can lack its counterpart. A pinned message is lost if it belongs to an incomplete
+    call, or is inside of it.
     """
     chat = call.chat
     open_calls = Counter[str]()
@@ -301,33 +301,33 @@ def _with_artifacts(chat: ShapedChat, kept: Sequence[KeptMessage], text: str) ->
     """Return the messages in the caller's shape, with the artifacts before the user's last message."""
     if not text:
         return chat.sent(kept)
-    place = _place_of_artifacts(chat, [message.index for message in kept])
+    index = _artifacts_index(chat, [message.index for message in kept])
     artifacts = SentMessage({"role": "user", "content": text})
-    return [*chat.sent(kept[:place]), artifacts, *chat.sent(kept[place:])]
+    return [*chat.sent(kept[:index]), artifacts, *chat.sent(kept[index:])]
 
 
-def _place_of_artifacts(chat: ShapedChat, kept: Sequence[int]) -> int:
-    """Return the place of the user's last message that separates no call from its results.
+def _artifacts_index(chat: ShapedChat, kept: Sequence[int]) -> int:
+    """Return the index of the user's last message that separates no call from its results.
 
     Without one, the artifacts come before the first message that is no system message.
     """
     counted = chat.counted
     sources = {counted[index].source for index in kept if counted[index].message["role"] == "tool"}
     roles = [counted[index].message["role"] for index in kept]
-    place = next((place for place, role in enumerate(roles) if role not in _FIXED_ROLES), len(roles))
+    found = next((position for position, role in enumerate(roles) if role not in _FIXED_ROLES), len(roles))
     open_calls = 0
-    for at, index in enumerate(kept):
+    for position, index in enumerate(kept):
         message = counted[index].message
         open_calls += len(message.get("tool_calls", ())) - (message["role"] == "tool")
         if message["role"] == "user" and not open_calls and counted[index].source not in sources:
-            place = at
-    return place
+            found = position
+    return found
 
 
 def _first_of_assistant(sent: Sequence[SentMessage]) -> int | None:
-    """Return the place of the first message behind those of the system, if it is the assistant's."""
+    """Return the index of the first message after the system messages, if it is the assistant's."""
     roles = [message.message["role"] for message in sent]
-    first = next((place for place, role in enumerate(roles) if role not in _FIXED_ROLES), None)
+    first = next((index for index, role in enumerate(roles) if role not in _FIXED_ROLES), None)
     return first if first is not None and roles[first] == "assistant" else None
 
 

@@ -1,7 +1,6 @@
 """Formats of composed contexts for model providers: the part of a request's body that holds the context.
 
-The formats change no word of the context, and nothing is sent to a provider. The providers' own packages are
-needed only by type checkers.
+A format does not change the text of the context. Only type checkers need the providers' own packages.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,9 +11,8 @@ from msgspec import UNSET, Struct
 from apportion.core.events import Opt
 from apportion.core.results import ContextComposed, Status
 from apportion.doors.formats.anthropic import AnthropicBody, anthropic_body
-from apportion.doors.formats.errors import FormatError
 from apportion.doors.formats.openai import OpenAIBody, openai_body
-from apportion.doors.formats.text import TextBody, text_body
+from apportion.doors.formats.text import FormatError, TextBody, text_body
 
 __all__ = [
     "BODIES",
@@ -38,7 +36,7 @@ BODIES: Mapping[str, BodyOf] = {"openai": openai_body, "anthropic": anthropic_bo
 
 
 class Shaped(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An answer in a format: its ids, its status, and its body, which is absent if nothing was composed."""
+    """An answer in a format: its ids, its status, and its body, which is absent without a context."""
 
     request_id: str
     session_id: str

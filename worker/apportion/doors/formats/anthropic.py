@@ -1,10 +1,11 @@
 """The format of Anthropic's messages.
 
 A text becomes one user message, in parts that end at cache breakpoints. A part with `cache_control` is read
-from the cache as long as everything up to its end is unchanged. A context holds text from third parties, so
-it is never a system message. Tool calls and results of a conversation become blocks, and the block at the end
-of a breakpoint's item gets `cache_control`. A participant's name is left out, because Anthropic has no field
-for it.
+from the cache if everything up to its end is unchanged. A context contains text from third parties, so it is
+never a system message.
+
+Tool calls and results of a conversation become blocks. The last block of an item with a breakpoint gets
+`cache_control`. A participant's name is left out, because Anthropic has no field for it.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -15,8 +16,7 @@ from msgspec import UNSET, DecodeError
 from msgspec.json import Decoder
 
 from apportion.core.results import ContextComposed
-from apportion.doors.formats.errors import FormatError
-from apportion.doors.formats.text import Part, parts_of
+from apportion.doors.formats.text import FormatError, Part, parts_of
 
 if TYPE_CHECKING:
     from anthropic.types import MessageParam, TextBlockParam, ToolResultBlockParam, ToolUseBlockParam
@@ -40,8 +40,8 @@ def anthropic_body(composed: ContextComposed) -> AnthropicBody:
     other message. Consecutive results of tool calls become one user message. Blank messages are left out.
 
     Raises:
-        FormatError: nothing was composed, a call's arguments are no JSON object, or the results of a call do
-            not directly follow it.
+        FormatError: there is no context, a call's arguments are not a JSON object, or the results of a call
+            do not directly follow it.
     """
     if composed.messages is not UNSET:
         return _conversation(composed, composed.messages)
@@ -55,31 +55,30 @@ def _block(part: Part) -> "TextBlockParam":
 
 
 def _marked(blocks: "list[B]", *, is_breakpoint: bool) -> "list[B]":
-    """Return an item's blocks; the last one is marked if the item ends at a breakpoint."""
+    """Return the blocks of an item, with a mark on the last one if the item ends at a breakpoint."""
     if is_breakpoint and blocks:
         blocks[-1]["cache_control"] = {"type": "ephemeral"}
     return blocks
 
 
 def _conversation(composed: ContextComposed, messages: Sequence[dict[str, Any]]) -> AnthropicBody:
-    begins = next(
-        (index for index, message in enumerate(messages) if message["role"] not in _SYSTEM), len(messages)
-    )
-    first = 1 if composed.system_prompt else 0
-    ends = {place.items - first - 1 for place in composed.breakpoints or ()}
+    is_system = [message["role"] in _SYSTEM for message in messages]
+    start = is_system.index(False) if False in is_system else len(messages)
+    prompts = 1 if composed.system_prompt else 0
+    ends = {point.items - prompts - 1 for point in composed.breakpoints or ()}
     system = _marked(_texts(composed.system_prompt), is_breakpoint=-1 in ends)
-    for index, message in enumerate(messages[:begins]):
+    for index, message in enumerate(messages[:start]):
         system += _marked(_texts(message.get("content")), is_breakpoint=index in ends)
-    formatted = list(_messages(messages, begins, ends))
+    formatted = list(_messages(messages, start, ends))
     return {"system": system, "messages": formatted} if system else {"messages": formatted}
 
 
 def _messages(
-    messages: Sequence[dict[str, Any]], begins: int, ends: Collection[int]
+    messages: Sequence[dict[str, Any]], start: int, ends: Collection[int]
 ) -> "Iterator[MessageParam]":
-    """Yield the messages from the first that is no system message; breakpoints are behind those at `ends`."""
-    indexed = enumerate(messages[begins:], begins)
-    for is_result, run in groupby(indexed, key=lambda place: place[1]["role"] == "tool"):
+    """Yield the messages from `start` on; `ends` are the indices of messages with a breakpoint."""
+    indexed = enumerate(messages[start:], start)
+    for is_result, run in groupby(indexed, key=lambda pair: pair[1]["role"] == "tool"):
         if is_result:
             results = [_marked([_result(result)], is_breakpoint=index in ends)[0] for index, result in run]
             yield {"role": "user", "content": results}
@@ -100,7 +99,7 @@ def _plain(role: str, texts: "list[TextBlockParam]") -> "MessageParam":
 
 
 def _texts(content: object) -> "list[TextBlockParam]":
-    """Return a content, a text or text parts, as blocks, without blank ones, which Anthropic refuses."""
+    """Return a content (a text or text parts) as blocks, without blank texts, which Anthropic refuses."""
     given = [part["text"] for part in content] if isinstance(content, list | tuple) else [content]
     return [{"type": "text", "text": text} for text in given if isinstance(text, str) and text.strip()]
 

@@ -1,8 +1,8 @@
 """The format of OpenAI's chat completions, which most other servers accept, too.
 
-A text becomes a single part of a user message. OpenAI finds the unchanged beginning of a prompt by itself;
-cuts that move from turn to turn would only change its tokens. A context holds text from third parties, so it
-is never a system message.
+A text becomes a single part of a user message, without cuts at breakpoints: OpenAI finds the unchanged
+beginning of a prompt, and moving cuts would change its tokens. A context contains text from third parties, so
+it is never a system message.
 """
 
 from typing import TYPE_CHECKING, TypedDict, cast
@@ -23,15 +23,15 @@ class OpenAIBody(TypedDict):
 
 
 def openai_body(composed: ContextComposed) -> OpenAIBody:
-    """Return the context as messages. Those of a conversation are unchanged, after its system prompt.
+    """Return the context as messages: the system prompt and the messages of a conversation, or a text.
 
     An empty text gives no message.
 
     Raises:
-        FormatError: nothing was composed.
+        FormatError: there is no context.
     """
     if composed.messages is not UNSET:
-        # the request's messages were checked to be in this format
+        # the engine has checked that the request's messages have this format
         messages = cast("list[ChatCompletionMessageParam]", list(composed.messages))
         prompt = composed.system_prompt
         return {"messages": [{"role": "system", "content": prompt}, *messages] if prompt else messages}

@@ -7,11 +7,21 @@ from typing import TypedDict
 from msgspec import UNSET, Struct
 
 from apportion.core.results import ContextComposed
-from apportion.doors.formats.errors import FormatError
+
+
+class FormatError(Exception):
+    """A format cannot express a composed event. The error names the place and the remedy, but no content."""
+
+    code = "no_such_form"
+
+    def __init__(self, pointer: str, message: str) -> None:
+        super().__init__(f"{message} (at {pointer})")
+        self.pointer = pointer
+        self.message = message
 
 
 class TextBody(TypedDict):
-    """The parts of the text, which joined give the text. All but the last end at a breakpoint."""
+    """The parts of the text without gaps. All except the last end at a breakpoint."""
 
     parts: list[str]
 
@@ -20,7 +30,7 @@ def text_body(composed: ContextComposed) -> TextBody:
     """Return the text, cut at its cache breakpoints.
 
     Raises:
-        FormatError: it is a conversation, or nothing was composed.
+        FormatError: it is a conversation, or there is no context.
     """
     if composed.messages is not UNSET:
         message = "a text cannot express a conversation's roles and calls; use openai or anthropic"
@@ -39,21 +49,20 @@ def parts_of(composed: ContextComposed) -> list[Part]:
     """Return a text's parts; a blank text has none.
 
     Raises:
-        FormatError: nothing was composed.
+        FormatError: there is no context.
     """
-    return cut(text_of(composed), [place.characters or 0 for place in composed.breakpoints or ()])
+    return cut(text_of(composed), [point.characters or 0 for point in composed.breakpoints or ()])
 
 
 def text_of(composed: ContextComposed) -> str:
     """Return the text.
 
     Raises:
-        FormatError: nothing was composed.
+        FormatError: there is no context.
     """
     if composed.text is UNSET:
-        raise FormatError(
-            "$.status", f"nothing was composed ({composed.status}), so there is nothing to send"
-        )
+        message = f"nothing was composed ({composed.status}), so there is nothing to send"
+        raise FormatError("$.status", message)
     return composed.text
 
 

@@ -1,4 +1,4 @@
-"""Access of callers: a bearer token speaks for its tenants only, and asks for its policies only."""
+"""Access of callers: a bearer token covers only its tenants and policies."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -11,21 +11,20 @@ from apportion.settings.gateway_tokens import TokenGrant, read_tokens, token_dig
 
 
 class Access:
-    """The grants of all tokens; without any, each caller may do everything."""
+    """The grants of all tokens; without tokens, each caller may do everything."""
 
     def __init__(self, grants: Mapping[bytes, TokenGrant] | None, default_policy: str) -> None:
-        """`default_policy` is the policy of requests that name none."""
         self._grants = grants
         self._default_policy = default_policy
 
     def grant_of(self, authorization: str | None, host: str) -> TokenGrant | None:
         """Return the grant of a caller's `Authorization` header; None: everything is granted.
 
-        Without tokens, `host` is a name of this machine. So no web page can call the gateway by a name of its
-        own that resolves to this machine.
+        Without tokens, `host` must be a loopback name. So no web page can call the gateway by its own host
+        name that resolves to this machine.
 
         Raises:
-            ProblemError: the header has no token, or an unknown one; or the host is another machine's.
+            ProblemError: the header has no known token, or the host is not a loopback name.
         """
         if self._grants is None:
             if not _is_loopback(host):

@@ -1,6 +1,6 @@
-"""Pools of what a gateway has for its calls: places, and bytes of bodies.
+"""Pools of a gateway's resources for its calls: their number, and bytes of bodies.
 
-Without a share, one stuck caller would take a whole pool.
+Without shares, one stuck caller would take a whole pool.
 """
 
 from collections import Counter
@@ -17,10 +17,10 @@ _AGAIN = {"Retry-After": "1"}
 
 
 class Pool:
-    """Units that calls hold. A token that holds as many as are free gets no more: it has half at most."""
+    """Units that calls hold. A token that holds as many as are free gets no more, so it has at most half."""
 
     def __init__(self, setting: str, size: int, code: str, gauge: Gauge) -> None:
-        """`setting` is the name of the size; `code` is that of a refusal; `gauge` shows the units held."""
+        """`setting` is the name of the size, `code` is for refusals, and `gauge` shows the units held."""
         self._size, self._code, self._gauge = size, code, gauge
         self._detail = f"{setting} ({size}) is reached, or this token's share of it; try again"
         self._held = 0

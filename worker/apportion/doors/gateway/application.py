@@ -18,6 +18,7 @@ from apportion.core.events import ContextRequest, Opt
 from apportion.core.results import ContextComposed
 from apportion.core.wire.codec import encode
 from apportion.doors.formats import BODIES, FormatError, shaped
+from apportion.doors.gateway import calls
 from apportion.doors.gateway.access import Access
 from apportion.doors.gateway.admission import Pool
 from apportion.doors.gateway.backend import (
@@ -28,14 +29,6 @@ from apportion.doors.gateway.backend import (
     NotRecordedError,
     SubmittedArtifact,
     SubmittedRequest,
-)
-from apportion.doors.gateway.calls import (
-    ComposeQuery,
-    artifact_of,
-    compose_query,
-    request_of,
-    retraction_of,
-    wait_s,
 )
 from apportion.doors.gateway.numbers import GatewayNumbers
 from apportion.doors.gateway.problems import ProblemError, internal_error, of_http, refused, response_of
@@ -75,8 +68,8 @@ class GatewayApp:
         self._spans = spans
         self.numbers = GatewayNumbers()
         self._deadlines: set[asyncio.Timeout] = set()
-        numbers, calls, size = self.numbers, settings.gateway_in_flight_max, settings.gateway_bodies_max_bytes
-        self._places = Pool("gateway_in_flight_max", calls, "too_many_calls", numbers.in_flight)
+        numbers, most, size = self.numbers, settings.gateway_in_flight_max, settings.gateway_bodies_max_bytes
+        self._places = Pool("gateway_in_flight_max", most, "too_many_calls", numbers.in_flight)
         self._bytes = Pool("gateway_bodies_max_bytes", size, "too_many_bytes", numbers.body_bytes)
 
     def application(self) -> web.Application:
@@ -125,11 +118,6 @@ class GatewayApp:
         return response
 
     async def _handled(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
-        """Return the response of a handler.
-
-        Raises:
-            ProblemError: the call failed, for whatever reason.
-        """
         try:
             return await handler(request)
         except ProblemError:
@@ -142,10 +130,10 @@ class GatewayApp:
             raise internal_error(error) from None
 
     async def _compose(self, request: web.Request) -> web.Response:
-        query, key = compose_query(request.query), request.headers.get("Idempotency-Key")
+        query, key = calls.compose_query(request.query), request.headers.get("Idempotency-Key")
         answer = await self._submit(
             request,
-            lambda body, bounds, trace: request_of(body, key, bounds, trace),
+            lambda body, bounds, trace: calls.request_of(body, key, bounds, trace),
             partial(self._backend.compose, with_decision=query.with_decision),
         )
         if span := request.get(_SPAN):
@@ -154,14 +142,14 @@ class GatewayApp:
         return web.Response(body=_rendered(answer, query), content_type=_JSON, headers=headers)
 
     async def _publish(self, request: web.Request) -> web.Response:
-        await self._submit(request, artifact_of, self._backend.publish)
+        await self._submit(request, calls.artifact_of, self._backend.publish)
         return web.Response(status=HTTPStatus.ACCEPTED)
 
     async def _retract(self, request: web.Request) -> web.Response:
         named, query = request.match_info.get("id"), request.query
         await self._submit(
             request,
-            lambda _, bounds, trace: retraction_of(named, query, bounds, trace),
+            lambda _, bounds, trace: calls.retraction_of(named, query, bounds, trace),
             self._backend.publish,
         )
         return web.Response(status=HTTPStatus.ACCEPTED)
@@ -174,7 +162,7 @@ class GatewayApp:
     ) -> A:
         """Admit a call, `read` its event, check that the caller's token covers it, and `send` it.
 
-        No event gets to the backend in another way.
+        This is the only way of an event to the backend.
         """
         grant = self._access.grant_of(request.headers.get("Authorization"), _host_of(request))
         with self._bytes.holding(grant) as take_bytes, self._places.holding(grant) as take_places:
@@ -187,13 +175,12 @@ class GatewayApp:
                 span.name_session(event.session_id)
             request_id = event.request_id if isinstance(event, ContextRequest) else UNSET
             sending = send(submitted)
-            del body, submitted, event  # the backend alone has it, and keeps what it needs until the answer
-            seconds = wait_s(request.headers.getall("Prefer", ()), self._settings.gateway_wait_s)
+            del body, submitted, event  # so that the backend can free their memory before the answer
+            seconds = calls.wait_s(request.headers.getall("Prefer", ()), self._settings.gateway_wait_s)
             async with self._deadline(seconds, request_id):
                 return await sending
 
     async def _body(self, request: web.Request, take_bytes: Callable[[int], None]) -> bytes:
-        """Return the body of a call."""
         if request.content_type != _JSON:
             detail = f"send JSON, with Content-Type {_JSON}"
             raise ProblemError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", detail)
@@ -208,7 +195,7 @@ class GatewayApp:
             raise ProblemError(HTTPStatus.BAD_REQUEST, "invalid_body", detail) from None
 
     async def _read(self, request: web.Request, take_bytes: Callable[[int], None]) -> bytes:
-        """Return a body. The bytes that its head announces are taken at once, so that it is read to its end.
+        """Return a body. The announced bytes are taken at once, so that the body is read to its end.
 
         aiohttp's own `read` keeps the body until the response.
         """
@@ -295,12 +282,7 @@ def _host_of(request: web.Request) -> str:
         return ""
 
 
-def _rendered(answer: GatewayAnswer, query: ComposeQuery) -> bytes:
-    """Return the body of a response.
-
-    Raises:
-        ProblemError: the format cannot express the answer.
-    """
+def _rendered(answer: GatewayAnswer, query: calls.ComposeQuery) -> bytes:
     body = answer.composed
     if query.form:
         composed = _composed.decode(body)

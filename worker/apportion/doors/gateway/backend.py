@@ -21,7 +21,7 @@ class NotRecordedError(Exception):
 
 
 class SubmittedRequest(Struct, frozen=True):
-    """A request as it was decoded, and as the JSON from which it was decoded; `trace` is that of its call."""
+    """A decoded request, and the JSON from which it was decoded; `trace` is the trace of its call."""
 
     event: ContextRequest
     value: bytes
@@ -29,7 +29,7 @@ class SubmittedRequest(Struct, frozen=True):
 
 
 class SubmittedArtifact(Struct, frozen=True):
-    """An artifact or a retraction, decoded and as JSON; `trace` is that of its call."""
+    """A decoded artifact or retraction, and its JSON; `trace` is the trace of its call."""
 
     event: Event
     value: bytes
@@ -37,9 +37,9 @@ class SubmittedArtifact(Struct, frozen=True):
 
 
 class GatewayAnswer(Struct, frozen=True):
-    """An answer as JSON: the composed event, and the decision if it was asked for.
+    """An answer as JSON: the composed event, and the decision if it was requested.
 
-    `is_repeated` says that it is the first answer to a request that was sent again.
+    `is_repeated` is true for the first answer to a request that was sent again.
     """
 
     composed: bytes

@@ -84,7 +84,7 @@ def artifact_of(body: bytes, bounds: Bounds, trace: TraceHeaders = ()) -> Submit
 def retraction_of(
     artifact_id: str | None, query: Mapping[str, str], bounds: Bounds, trace: TraceHeaders = ()
 ) -> SubmittedArtifact:
-    """Return the retraction of an artifact; the query names its session, and its id if the path does not.
+    """Return the retraction of an artifact. The query names its session, and its id if it is not in the path.
 
     Raises:
         EventError: a field is missing or invalid.
@@ -117,11 +117,11 @@ def _now() -> str:
 
 
 def _decoded(body: bytes, given: Mapping[str, str], bounds: Bounds) -> tuple[Event, bytes]:
-    """Return a body's event, and the body with the fields that it leaves out."""
+    """Return a body's event, and the body completed by the `given` fields that it leaves out."""
     try:
         fields = _fields_of(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        decode(body, bounds)  # raises an error that says more
+        decode(body, bounds)  # raises a more specific error
         raise
     fields = {name: text for name, text in fields.items() if name not in given or bytes(text) != b"null"}
     if "type" in fields and bytes(fields["type"]) != json.encode(given["type"]):
@@ -140,11 +140,6 @@ def _fields_of(body: bytes) -> dict[str, Raw]:
 
 
 def _encoded(fields: Mapping[str, str | Raw]) -> bytes:
-    """Return fields as JSON.
-
-    Raises:
-        ProblemError: a text of the head of the call is not UTF-8.
-    """
     try:
         return json.encode(fields)
     except UnicodeEncodeError:

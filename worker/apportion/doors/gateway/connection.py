@@ -54,7 +54,7 @@ class CallerConnection(web.RequestHandler):
         return self._current_request is not None and not self._current_request.content.is_eof()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin, if there is a place."""
+        """Begin, unless there are too many connections."""
         others = self._server.connections
         if len(others) >= self._most:
             callers = [other for other in others if isinstance(other, CallerConnection)]

@@ -1,6 +1,6 @@
-"""The backend over Kafka: events go to the topic of requests, and a worker's answers come back.
+"""The backend over Kafka: it publishes events to the topic of requests, and reads a worker's answers.
 
-A request that was sent again gets a duplicate as its answer, which names the first decision. The first answer
+The answer to a request that was sent again is a duplicate, which names the first decision. The first answer
 is then read from its partition, so that every gateway finds it, even after a restart.
 """
 
@@ -57,7 +57,7 @@ async def open_kafka_backend(settings: Settings) -> AsyncIterator["KafkaBackend"
         BrokerRefusedError, BrokerUnreachableError: no broker takes us, or none answered in time.
         TopicsNotReadyError: topics are missing or differ.
         AnswersUnreadError: the answers can no longer be read.
-        AnotherClusterError, TopicGoneError, TopicRecreatedError: the topics are not those of the start.
+        AnotherClusterError, TopicGoneError, TopicRecreatedError: the topics are not the same as at the start.
     """
     if why := why_exposed(settings):
         log_warning("unencrypted connection", why=why)
@@ -94,7 +94,7 @@ class KafkaBackend:
         open_reader: OpenReader,
         find: FindEvent,
     ) -> None:
-        """Decisions are read from the first request for one on."""
+        """Decisions are read only after the first request for a decision."""
         self._settings = settings
         self._publisher = publisher
         self._answers = answers
@@ -121,7 +121,7 @@ class KafkaBackend:
             if record.topic == self._settings.dead_letters_topic:
                 error = _dead_letter.decode(record.value).error
                 raise EventError(error.code, error.message, error.pointer)
-            decided = b"" if decision is None else (await decision).value  # a first decision is before it
+            decided = b"" if decision is None else (await decision).value  # each answer has a decision
         first = _composed_ids.decode(record.value).duplicate_of
         if first is not UNSET:
             return await self._first_answer(first, record.partition, with_decision=with_decision)

@@ -46,7 +46,7 @@ def _schemas() -> dict[str, Any]:
 
 
 def _portable(node: Any) -> Any:
-    """Return a schema whose patterns JSON Schema knows: there, `$` is the very end."""
+    """Return a schema with patterns of JSON Schema, in which `$` is only the end of the text."""
     if isinstance(node, dict):
         return {
             key: value.replace(r"\Z", "$")
@@ -105,8 +105,8 @@ def _retraction_parameters() -> Iterator[dict[str, Any]]:
         yield _parameter("query", name, required=name in schema["required"])
 
 
-def _parameter(place: str, name: str, *, required: bool = False, **schema: Any) -> dict[str, Any]:
-    return {"in": place, "name": name, "required": required, "schema": {"type": "string", **schema}}
+def _parameter(location: str, name: str, *, required: bool = False, **schema: Any) -> dict[str, Any]:
+    return {"in": location, "name": name, "required": required, "schema": {"type": "string", **schema}}
 
 
 def _ref(kind: type[Struct]) -> dict[str, str]:
@@ -118,7 +118,7 @@ def _body(kind: type[Struct]) -> dict[str, Any]:
 
 
 def _answer() -> dict[str, Any]:
-    """Return the response that composes: the answer, alone or with its decision."""
+    """Return the response to a composition: the answer, alone or with its decision."""
     alone = {"anyOf": [_ref(ContextComposed), _ref(Shaped)]}
     parts = {"composed": alone, "decision": _ref(ContextDecision)}
     both = {"type": "object", "required": list(parts), "properties": parts}

@@ -45,6 +45,7 @@ class ProblemError(Exception):
         headers: Mapping[str, str] = _NO_HEADERS,
     ) -> None:
         super().__init__(kind)
+        self.headers = headers
         self.details = ProblemDetails(
             title=status.phrase,
             status=status,
@@ -53,29 +54,19 @@ class ProblemError(Exception):
             pointer=pointer,
             request_id=request_id,
         )
-        self.headers = headers
 
 
 def response_of(error: ProblemError) -> web.Response:
     """Return the response of a problem."""
-    details = error.details
-    return web.Response(
-        status=details.status,
-        body=json.encode(details),
-        headers={**error.headers, "Content-Type": PROBLEM_JSON},
-    )
+    headers = {**error.headers, "Content-Type": PROBLEM_JSON}
+    return web.Response(status=error.details.status, body=json.encode(error.details), headers=headers)
 
 
 def refused(error: EventError | FormatError, request_id: Opt[str] = UNSET) -> ProblemError:
     """Return the problem of a refused event, or of an answer that a format cannot express."""
     is_too_large = error.code == ErrorCode.TOO_LARGE
-    return ProblemError(
-        HTTPStatus.REQUEST_ENTITY_TOO_LARGE if is_too_large else HTTPStatus.UNPROCESSABLE_ENTITY,
-        error.code,
-        error.message,
-        pointer=error.pointer,
-        request_id=request_id,
-    )
+    status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE if is_too_large else HTTPStatus.UNPROCESSABLE_ENTITY
+    return ProblemError(status, error.code, error.message, pointer=error.pointer, request_id=request_id)
 
 
 def internal_error(error: BaseException | None) -> ProblemError:

@@ -13,7 +13,7 @@ _STATE_MAX_BYTES = 512
 
 
 def trace_headers(request: web.Request) -> TraceHeaders:
-    """Return the trace context of a call as an event has it; nothing if `traceparent` is malformed."""
+    """Return the trace context of a call as headers of an event; empty if `traceparent` is malformed."""
     parents = request.headers.getall("traceparent", ())
     if len(parents) != 1 or not _PARENT.fullmatch(parents[0].strip()):
         return ()

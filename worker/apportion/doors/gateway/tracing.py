@@ -1,7 +1,7 @@
-"""A span of each call, by OpenTelemetry's API, which the event of the call names as its parent.
+"""Spans of calls by OpenTelemetry's API. The event of a call names its span as the parent.
 
-Names and attributes are those of the HTTP conventions. The answer is named by `operations/tracing.py`. A span
-has the template of the path, because the path can hold an artifact's id.
+Names and attributes follow the HTTP conventions; `operations/tracing.py` has the attributes of answers. A
+span has the template of the path, because the path can contain an artifact's id.
 """
 
 from collections.abc import Iterator

@@ -60,12 +60,12 @@ def _compiled(pattern: str, classes: Path, *, astral: bool) -> re.Pattern[str]:
 
 
 def _ranges(data: bytes, last: int) -> dict[str, str]:
-    """Return the content of a set for each class: for each, the file has a number, and so many ranges."""
-    ranges, place = {}, 0
+    """Return the ranges of each class as the content of a set; the file has their number before them."""
+    ranges, start = {}, 0
     for name in _CLASSES:
-        (number,) = unpack_from("<I", data, place)
-        end = place + 4 + 8 * number
-        pairs = (pair for pair in iter_unpack("<II", data[place + 4 : end]) if pair[0] <= last)
+        (number,) = unpack_from("<I", data, start)
+        end = start + 4 + 8 * number
+        pairs = (pair for pair in iter_unpack("<II", data[start + 4 : end]) if pair[0] <= last)
         ranges[name] = "".join(f"\\U{low:08x}-\\U{high:08x}" for low, high in pairs)
-        place = end
+        start = end
     return ranges

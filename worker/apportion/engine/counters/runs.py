@@ -55,7 +55,7 @@ class Tokenizer(Protocol):
 
 def has_long_run(text: str) -> bool:
     """Return whether a text has a run that is counted by the token that it repeats."""
-    # written out: this is asked of each text, and a generator takes longer than the search
+    # no loop: this runs for each text, and a generator takes longer than the search
     return len(text) >= _SHORTEST and (
         _DASHES in text or _EQUALS in text or _SLASHES in text or _STARS in text or _HASHES in text
     )

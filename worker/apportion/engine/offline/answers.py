@@ -1,4 +1,4 @@
-"""Answers to the lines of a file, in their order: each event is answered, taken in or refused."""
+"""Answers to the lines of a file, in order: each event is answered, stored or refused."""
 
 from collections.abc import Iterable, Iterator
 
@@ -19,7 +19,7 @@ from apportion.engine.offline.sessions import Sessions
 def answer_lines(
     lines: Iterable[Record], sessions: Sessions, bounds: Bounds
 ) -> Iterator[Answered | ContextDeadLetter]:
-    """Yield the answer to every request, and the dead letter of every event that is refused."""
+    """Yield the answer to each request, and the dead letter of each refused event."""
     for line in lines:
         try:
             outcome = sessions.handle(event_of_line(line, bounds))
@@ -31,10 +31,10 @@ def answer_lines(
 
 
 def event_of_line(line: Record, bounds: Bounds) -> Event:
-    """Return the event that a line holds.
+    """Return the event in a line.
 
     Raises:
-        EventError: it holds none, or exceeds a bound.
+        EventError: the line is not an event, or exceeds a bound.
     """
     if isinstance(line, CutRecord):
         message = f"the event has {line.size_bytes} bytes, more than {bounds.event_max_bytes}"
@@ -43,7 +43,7 @@ def event_of_line(line: Record, bounds: Bounds) -> Event:
 
 
 def refused(line: Record, error: EventError, engine_version: str) -> ContextDeadLetter:
-    """Return the dead letter of a line."""
+    """Return the dead letter of a refused line."""
     letter = dead_letter(line, error, engine_version)
     if not isinstance(line, CutRecord):
         return letter

@@ -1,7 +1,7 @@
-"""JSON lines of a stream of bytes as records: in topic `-`, partition 0, at the offset of their number.
+"""JSON lines of a stream as records of topic `-` and partition 0; the number of a line is its offset.
 
-A line ends at a line feed. Bytes after the last line feed are a line, too. The place of a line does not
-depend on the file's name, so the same lines give the same bytes. Memory is bounded for lines of any length.
+A line ends at a line feed. Bytes after the last line feed are a line, too. A record does not depend on the
+file's name, so the same lines give the same bytes. Memory is bounded for lines of any length.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ _PIECE_BYTES = 1 << 16
 
 
 class CutRecord(Record, frozen=True, kw_only=True):
-    """A line that is too long to be held: its size and digest, and as value what a dead letter keeps."""
+    """A line that is too long to keep. Its value is only the part that a dead letter keeps."""
 
     size_bytes: int
     digest: str
@@ -29,7 +29,7 @@ class CutRecord(Record, frozen=True, kw_only=True):
 def read_lines(stream: BinaryIO, line_max_bytes: int) -> Iterator[Record]:
     """Yield the lines of a stream, without their line feeds; offsets count from 0.
 
-    A line that is longer, and that no dead letter holds whole, is a `CutRecord`.
+    A line that exceeds both `line_max_bytes` and the size of a complete dead letter is a `CutRecord`.
     """
     most = max(line_max_bytes, COMPLETE_MAX_BYTES)
     for number in count():
@@ -45,7 +45,7 @@ def read_lines(stream: BinaryIO, line_max_bytes: int) -> Iterator[Record]:
 
 
 def _cut(stream: BinaryIO, number: int, first: bytes) -> CutRecord:
-    """Read to the end of a line whose first part was read, and let go of the rest."""
+    """Read the rest of a line after its first part, without keeping it."""
     size_bytes, hashed = 0, hashlib.sha256()
     piece = first
     while piece:

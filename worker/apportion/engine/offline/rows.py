@@ -1,6 +1,6 @@
-"""The rows of sessions in memory: encoded, except those of the most recently used sessions.
+"""Rows of sessions in memory. They are encoded to save memory, except the most recently used rows.
 
-Encoded rows save memory. A decoded row keeps the prepared artifacts of its pool for the next request.
+A decoded row keeps the prepared artifacts of its pool for the next request.
 """
 
 from collections import OrderedDict
@@ -20,15 +20,13 @@ class SessionRows:
     """Rows by session key; an unknown session has the empty row."""
 
     def __init__(self, rows: dict[str, bytes] | None = None) -> None:
-        """Start with no rows, or with these, encoded in JSON."""
         self._rows = rows or {}
         self._in_use: OrderedDict[str, Session] = OrderedDict()
 
     def get(self, key: str) -> Session:
         """Return a session's row."""
-        session = self._in_use.get(key)
-        if session is not None:
-            return session
+        if key in self._in_use:
+            return self._in_use[key]
         row = self._rows.get(key)
         return EMPTY if row is None else _decoder.decode(row)
 

@@ -1,6 +1,6 @@
-"""The sessions of one run: their rows, and the handling of events.
+"""Sessions of one run: their rows, and the handling of events.
 
-Little is cached beside the rows, so that memory only grows with the number of sessions.
+Memory only grows with the number of sessions, because the caches are small.
 """
 
 from apportion.core.compose import Answered
@@ -13,8 +13,7 @@ from apportion.core.session.row import Session
 from apportion.engine.offline.rows import SessionRows
 
 _COMPOSITIONS_MAX = 64
-"""Compositions in the cache, some 16 MB if requests are large. A worker's cache has the size that its
-policies set."""
+"""Number of cached compositions, some 16 MB if requests are large."""
 _COUNTS_MAX = 1 << 14
 
 
@@ -47,7 +46,7 @@ class Sessions:
         return self._composer.handle(event, self.session(event.tenant, event.session_id))
 
     def keep(self, event: Event, session: Session) -> None:
-        """Make a row that of an event's session."""
+        """Store the next row of an event's session."""
         self._rows.put(session_key(event.tenant, event.session_id), session)
 
     def session(self, tenant: str, session_id: str) -> Session:

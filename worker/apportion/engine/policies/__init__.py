@@ -1,4 +1,4 @@
-"""Policy files: the built-in ones and those of a folder. They are read here, and checked by the core."""
+"""Policy files, built in or in a folder. They are read here, and checked by the core."""
 
 import tomllib
 from collections.abc import Iterable
@@ -69,7 +69,7 @@ def builtin_policies() -> tuple[Policy, ...]:
 
 
 def load_catalogue(folder: Path | None) -> Catalogue:
-    """Return the built-in policies and those of a folder, with all versions of a name.
+    """Return the built-in policies and the policies of a folder, with all versions of a name.
 
     `effective_from` determines which version of a name is in force; of equal times, the folder's version. A
     policy of the folder replaces a built-in one only if it has the same name and version.

@@ -1,6 +1,6 @@
 """Lists of a group's policies, and the differences between two sets of policies.
 
-It reads neither a file nor a topic, so a machine without Kafka's libraries can list its own policies.
+No file or topic is read, so a machine without Kafka's libraries can list its policies.
 """
 
 from collections.abc import Iterable
@@ -29,9 +29,9 @@ class ListedPolicy(Struct, frozen=True):
 
 
 def listed(timeline: Timeline, builtin: Iterable[Policy]) -> tuple[ListedPolicy, ...]:
-    """Return the policies of a group once all published ones apply: first those of files, then the topic's.
+    """Return the policies of a group after all published ones apply: those from files, then from the topic.
 
-    A version in the topic replaces the same version in a file, which is then left out.
+    A version in the topic replaces the same version in a file.
     """
     shipped = {policy.digest for policy in builtin}
     published = timeline.holding
@@ -52,6 +52,6 @@ def listed(timeline: Timeline, builtin: Iterable[Policy]) -> tuple[ListedPolicy,
 
 
 def different(some: Iterable[Policy], others: Iterable[Policy]) -> tuple[str, ...]:
-    """Return the versions, as sorted `name@version`, that differ between two sets or are only in one."""
+    """Return the versions that differ between two sets or are only in one, sorted, as `name@version`."""
     left, right = ({policy_key(policy): policy.digest for policy in policies} for policies in (some, others))
     return tuple(sorted(key for key in left.keys() | right.keys() if left.get(key) != right.get(key)))
