@@ -239,7 +239,7 @@ def test_a_request_that_is_sent_again_is_a_duplicate_of_the_first() -> None:
     assert second["session"] == first["session"]
 
 
-def test_what_a_session_spends_adds_up_across_the_lines() -> None:
+def test_a_session_adds_up_its_tokens_across_the_lines() -> None:
     asked = [("r1", "s"), ("r2", "other"), ("r3", "s"), ("r4", "other")]
     events = lines(*(request(name, candidate(name, 50), session=session) for name, session in asked))
     answers = read(apportion("compose", stdin=events).out)
@@ -251,7 +251,7 @@ def test_what_a_session_spends_adds_up_across_the_lines() -> None:
         assert answers[later]["session"]["prompts"] == 2
 
 
-def test_an_artifact_stands_in_later_contexts_until_it_is_retracted() -> None:
+def test_an_artifact_is_in_later_contexts_until_it_is_retracted() -> None:
     pooled = candidate("pooled")
     events = lines(
         request("r1"), artifact(pooled), request("r2"), request("r3"), retraction("pooled"), request("r4")
@@ -288,7 +288,7 @@ def mixed_events() -> bytes:
     )
 
 
-def test_the_same_lines_give_the_same_bytes_whatever_the_hash_seed(tmp_path: Path) -> None:
+def test_the_same_lines_give_the_same_bytes_under_any_hash_seed(tmp_path: Path) -> None:
     def written(seed: str) -> tuple[bytes, ...]:
         files = [tmp_path / f"{name}-{seed}" for name in ("decisions", "dead")]
         options = ("--decisions", files[0], "--dead-letters", files[1])
@@ -407,7 +407,7 @@ def test_a_disk_that_is_full_ends_it_with_the_files_name(option: str) -> None:
     assert "Traceback" not in ended.err
 
 
-def test_a_full_disk_behind_stdout_is_told_once(tmp_path: Path) -> None:
+def test_a_full_disk_behind_stdout_is_reported_once(tmp_path: Path) -> None:
     (tmp_path / "events.jsonl").write_bytes(lines(request("r1"), request("r2")))
     with Path("/dev/full").open("wb") as full:
         ended = subprocess.run(  # noqa: S603 - our own interpreter

@@ -124,7 +124,7 @@ def test_the_package_runs_as_the_command_does() -> None:
     assert version == VERSIONS
 
 
-def test_a_module_named_worker_beside_it_does_not_stand_in_for_the_package(tmp_path: Path) -> None:
+def test_a_module_named_worker_does_not_replace_the_package(tmp_path: Path) -> None:
     (tmp_path / "worker.py").write_text("raise SystemExit('another worker')")
     code = "import sys; sys.argv[1:] = ['--version']; from apportion.cli import main; main()"
     assert (
@@ -329,9 +329,7 @@ import apportion.__main__
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
 
 
-def test_config_check_reads_what_the_settings_name_and_tells_only_what_is_wrong(
-    run: Run, tmp_path: Path
-) -> None:
+def test_config_check_reads_named_files_and_reports_only_problems(run: Run, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("a fixed secret for tests")
     assert run("config", "--check", "--fingerprint-secret-file", "secret") == Ended(0, "", "")
     for wrong, said in (

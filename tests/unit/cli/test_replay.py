@@ -53,7 +53,7 @@ def ids() -> list[str]:
     return [json.loads(line)["decision_id"] for line in Path("decisions").read_bytes().splitlines()]
 
 
-def test_that_nothing_was_there_to_replay_is_said() -> None:
+def test_an_empty_replay_is_reported() -> None:
     Path("events").write_bytes(b"")
     Path("decisions").write_bytes(b"")
     ended = replay("--budget", "45")
@@ -76,7 +76,7 @@ def test_a_pipe_gets_a_line_for_each_change_each_group_and_kind_and_the_sum() ->
     ]
 
 
-def test_where_nothing_changes_the_sum_alone_is_told_and_exits_with_0() -> None:
+def test_without_changes_only_the_summary_is_printed_and_exits_with_0() -> None:
     ended = replay("--policy", "chars.toml")
     assert ended.exit_code == 0
     assert ended.out.decode().splitlines() == [
@@ -96,7 +96,7 @@ def test_json_has_a_line_for_each_decision_and_one_for_the_sum() -> None:
     assert "cost_before" not in whole
 
 
-def test_a_policy_that_does_not_fit_is_told_with_each_decision_and_exits_with_1() -> None:
+def test_each_request_that_the_policy_refuses_is_listed_and_exits_with_1() -> None:
     Path("other.toml").write_text(policy_text("chars", 8_000, "rules"))
     ended = replay("--policy", "other.toml")
     assert ended.exit_code == 1
@@ -108,7 +108,7 @@ def test_a_policy_that_does_not_fit_is_told_with_each_decision_and_exits_with_1(
     assert misfit["error"]["code"] == "unknown_lane"
 
 
-def test_what_is_unverifiable_is_counted_alone_and_exits_with_1(decisions: list[bytes]) -> None:
+def test_unverifiable_decisions_are_counted_apart_and_exit_with_1(decisions: list[bytes]) -> None:
     changed = altered(decisions[0], "status", value="empty")
     Path("decisions").write_bytes(changed + b"\n" + decisions[1] + b"\n")
     ended = replay("--budget", "45")
@@ -119,7 +119,7 @@ def test_what_is_unverifiable_is_counted_alone_and_exits_with_1(decisions: list[
     assert (finding["found"], finding["line"], whole["replayed"]) == ("difference", 1, 1)
 
 
-def test_files_or_topics_are_read_and_what_is_of_one_of_them_is_refused_with_the_other() -> None:
+def test_options_for_topics_are_refused_with_files() -> None:
     neither = apportion("replay", "--budget", "45")
     assert (neither.exit_code, "or --from-topics" in neither.err) == (2, True)
     assert replay("--budget", "45", "--from-topics").exit_code == 2

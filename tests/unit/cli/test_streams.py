@@ -55,12 +55,12 @@ def test_a_closed_stream_is_one_line_and_a_failure(arguments: str, redirection: 
     assert told.endswith(": Bad file descriptor\n")
 
 
-def test_with_stderr_closed_only_what_is_told_is_lost(tmp_path: Path) -> None:
+def test_with_stderr_closed_only_messages_are_lost(tmp_path: Path) -> None:
     assert redirected("config --json", "2>&-", tmp_path) == (0, "")
     assert redirected("config --partitions 0", "2>&-", tmp_path) == (2, "")
 
 
-def test_what_the_encoding_of_stdout_lacks_is_escaped(tmp_path: Path) -> None:
+def test_characters_outside_the_encoding_of_stdout_are_escaped(tmp_path: Path) -> None:
     (tmp_path / "apportion.toml").write_text('policies = "rules/\u00e9"', encoding="utf-8")
     shown = subprocess.check_output(  # noqa: S603 - our own interpreter
         command("config"), cwd=tmp_path, env=environment(PYTHONIOENCODING="ascii")

@@ -43,7 +43,7 @@ def test_what_compose_wrote_is_verified(decisions: list[bytes]) -> None:
     assert ended.out == b"2 decisions verified, 0 differences\n"
 
 
-def test_that_nothing_was_there_to_compare_is_said_and_is_no_failure(decisions: list[bytes]) -> None:
+def test_an_empty_comparison_is_reported_and_is_no_failure(decisions: list[bytes]) -> None:
     assert decisions
     Path("events").write_bytes(b"")
     ended = verify([])
@@ -80,7 +80,7 @@ def test_a_difference_exits_with_1_and_is_a_line(decisions: list[bytes]) -> None
     assert summary == "1 decision verified, 1 difference"
 
 
-def test_what_is_unverifiable_exits_with_1(decisions: list[bytes]) -> None:
+def test_unverifiable_decisions_exit_with_1(decisions: list[bytes]) -> None:
     ended = verify(decisions[:1])
     assert ended.exit_code == 1
     assert ended.out.decode().splitlines()[-1] == (
@@ -119,7 +119,7 @@ def test_a_table_has_a_row_for_each(decisions: list[bytes]) -> None:
     assert cells[5:] == ["$.status", '"empty"', '"composed"']
 
 
-def test_what_a_log_holds_cannot_write_to_a_terminal(decisions: list[bytes]) -> None:
+def test_a_log_cannot_write_control_characters_to_a_terminal(decisions: list[bytes]) -> None:
     ended = verify([altered(decisions[0], "\x1b[31m", value="\x1b[0m" * 100), decisions[1]])
     assert ended.exit_code == 1
     assert b"\x1b" not in ended.out
@@ -136,7 +136,7 @@ def test_a_file_that_is_not_there_or_given_twice_is_wrong_usage(decisions: list[
 
 
 @pytest.mark.parametrize("held", ["full", "digest"])
-def test_dead_letters_are_verified_by_what_they_hold(held: str) -> None:
+def test_dead_letters_are_verified_by_their_value_or_digest(held: str) -> None:
     events = [asked("r1"), asked("r2", layers={})]
     Path("events").write_bytes(b"".join(json.dumps(each).encode() + b"\n" for each in events))
     letters = ("--dead-letters", "letters")
@@ -152,7 +152,7 @@ def fingerprint(*arguments: str) -> Ended:
     return apportion("fingerprint", "--fingerprint-secret-file", "secret", *arguments)
 
 
-def test_a_path_has_the_id_under_which_it_stands_in_decisions() -> None:
+def test_a_path_has_its_id_from_the_decisions() -> None:
     one = candidate("", id=None, path="./src/a.py", chunk_index=2)
     Path("secret").write_bytes(SECRET)
     event = json.dumps(asked("r1", candidates=[one])).encode()
@@ -178,7 +178,7 @@ def test_a_tenants_own_secret_counts() -> None:
     assert ended.out.decode() == f"{path_id(OTHER.encode(), 'a', '', '', 0)}\ta\n"
 
 
-def test_while_secrets_are_rotated_a_path_has_a_line_for_each_with_the_sessions_that_go_by_it() -> None:
+def test_during_a_rotation_a_path_has_a_line_for_each_secret() -> None:
     Path("secrets.toml").write_text(
         f'default = "{OTHER}"\nsince = 2026-03-01T00:00:00+01:00\n[previous]\ndefault = "{SECRET.decode()}"\n'
     )
@@ -221,7 +221,7 @@ def test_without_a_secret_there_are_no_ids() -> None:
         (["--from-topics", "--snapshot", "missing"], "No such file"),
     ],
 )
-def test_what_is_read_is_said_once_and_well(arguments: list[str], told: str) -> None:
+def test_wrong_arguments_are_refused_with_a_clear_message(arguments: list[str], told: str) -> None:
     ended = apportion("verify", *arguments)
     assert ended.exit_code == 2
     assert told in " ".join(ended.err.replace("│", "").split())

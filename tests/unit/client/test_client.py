@@ -100,7 +100,7 @@ def test_a_request_is_sent_as_the_event_that_it_is(connect: Any) -> None:
     assert (answer.decision, answer.is_repeated) == (None, False)
 
 
-def test_a_decision_comes_beside_its_event(connect: Any) -> None:
+def test_a_decision_is_returned_with_its_answer(connect: Any) -> None:
     decision = LocalSessions().compose(REQUEST).decision
     body = b'{"composed":%b,"decision":%b}' % (COMPOSED, encode(decision))
     answer, server = composed_by(
@@ -139,7 +139,7 @@ def test_a_pause_that_would_end_after_the_deadline_ends_the_call(connect: Any) -
     assert len(server.received) == 1
 
 
-def test_a_gateway_that_is_away_is_told_with_the_request(connect: Any) -> None:
+def test_an_unreachable_gateway_is_reported_with_the_request(connect: Any) -> None:
     with scripted_server() as server:
         url = server.url
     with connect(url, deadline_s=0.05, backoff_s=0.0) as client, pytest.raises(UnansweredError) as caught:
@@ -181,7 +181,7 @@ def test_a_url_that_is_none_is_refused_at_once(url: str) -> None:
             kind(url)
 
 
-def test_artifacts_are_published_and_taken_back(connect: Any) -> None:
+def test_artifacts_are_published_and_retracted(connect: Any) -> None:
     accepted = Scripted(202)
     responses = (accepted, Scripted(503, BUSY), accepted, accepted)
     with scripted_server(*responses) as server, connect(server.url, backoff_s=0.0) as client:

@@ -100,7 +100,7 @@ def test_a_ceiling_has_a_price_where_it_is_passed_sooner_than_the_limit() -> Non
     assert found.bound == 700 * 60 + 200 * 40 + 800 * 30 + 500 * 60 + 100 * 20
 
 
-def test_a_floor_has_a_price_where_it_lets_in_what_is_worth_less() -> None:
+def test_a_floor_has_a_price_if_it_admits_lower_scores() -> None:
     # 40 + b's 50 + 50 = 140 of 150, 60 more pass: 500. b itself reaches its 50 with the last, at 100
     found = certified(
         worked(caps=[Cap("a", 0, 99), Cap("b", 50, 99), Cap("c", 0, 99)], taken=[1, 1, 0, 1, 1])
@@ -133,14 +133,14 @@ def test_of_nothing_the_bound_is_nothing() -> None:
     assert (found.value, found.bound, found.gap, found.price, found.groups) == (0, 0, 0, 0, ())
 
 
-def test_what_json_does_not_hold_exactly_is_told_in_digits() -> None:
+def test_inexact_json_numbers_are_written_as_digits() -> None:
     found = certified(worked(scores=[10**30, 1, 1, 1, 1]))
     assert found.value == str(40 * 10**30 + 30 + 60)
     assert isinstance(found.price, int)
 
 
 @pytest.mark.parametrize("undiscounted", [True, False])
-def test_it_says_whether_the_rule_goes_by_other_scores(*, undiscounted: bool) -> None:
+def test_the_certificate_marks_undiscounted_scores(*, undiscounted: bool) -> None:
     found = certify(worked(), undiscounted=undiscounted)
     assert found is not None
     assert found.undiscounted is undiscounted

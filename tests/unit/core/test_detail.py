@@ -29,7 +29,7 @@ def test_in_full_it_is_the_decision_itself() -> None:
     assert not told(FULL).keys() & {"detail"}
 
 
-def test_selected_leaves_out_who_was_omitted_and_counts_them() -> None:
+def test_detail_selected_drops_omitted_candidates_and_counts_them() -> None:
     less = in_detail(FULL, Detail.SELECTED)
     assert [entry.id for entry in less.candidates] == ["a"]
     assert counted(less.unlisted) == counted(FULL.reasons) == {"budget_exceeded": 1, "no_content": 1}
@@ -76,7 +76,7 @@ def test_a_log_in_less_detail_is_verified(detail: Detail) -> None:
 
 
 @pytest.mark.parametrize("detail", LESS)
-def test_what_is_left_out_is_vouched_for_by_the_digest(detail: Detail) -> None:
+def test_the_digest_covers_the_dropped_details(detail: Detail) -> None:
     recording = recorded([asked("r1")], detail=detail)
     [line] = recording.decisions
     edited = altered(line, "digests", "record", value="sha256:" + "0" * 64)

@@ -43,7 +43,7 @@ def test_a_piece_without_a_form_within_its_target_stays_as_it_is_where_its_small
     assert fitted(pieces, 9, 8) == "a" * 8 + "c"
 
 
-def test_where_the_rest_does_not_fit_afresh_it_stands_at_its_floors_with_which_it_fits() -> None:
+def test_if_the_new_search_fails_the_texts_stay_at_their_floors() -> None:
     counts: Mapping[str, int] = {"a" * 18: 17, "a" * 10: 11}
     # at its floor a stands with 5; afresh, 7 too many, it is searched within 11: with 10 the whole counts 11
     pieces = [piece("b", 30), piece("a", 18, 5, 11, 10)]
@@ -62,7 +62,7 @@ class Hopeful(CountedWhole):
         return max(0, super().tokens() - sum(1 for part in self._pieces if not part.dropped))
 
 
-def test_where_the_reckoning_was_too_low_it_begins_again_with_what_was_missing() -> None:
+def test_too_low_an_estimate_restarts_the_search_with_the_difference() -> None:
     pieces = [piece("b", 5), piece("a", 10)]
     whole = Hopeful(pieces, len)
     counted: list[str] = []

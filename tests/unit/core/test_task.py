@@ -109,7 +109,7 @@ def test_every_field_of_an_own_part_is_in_the_key(part: OwnPart, name: str, valu
     assert key(replace(TASK, own=replace(part, **{name: value}))) != key(replace(TASK, own=part))
 
 
-def test_what_a_session_part_adds_to_a_key_is_as_recorded_decisions_have_it() -> None:
+def test_session_parts_of_a_key_match_the_recorded_decisions() -> None:
     assert SessionPart(carried=b"x").key() == [b"x"]
     assert SessionPart(carried=b"x", is_cold=True).key() == [(b"x", True, False)]
     assert SessionPart(carried=b"", is_outdated=True, marking_key=b"k").key() == [

@@ -18,7 +18,7 @@ MOMENTS = [json.loads(value) for value in islice(recorded(), 3)]
 
 
 @pytest.mark.parametrize("ask", [briefing, chat, habits, recall, review])
-def test_each_asks_under_a_strategy_of_its_own_and_tells_no_path(ask: Callable[[Event], Event]) -> None:
+def test_each_session_uses_its_own_strategy_and_hides_paths(ask: Callable[[Event], Event]) -> None:
     for moment in MOMENTS:
         paths = {candidate["path"] for candidate in moment["candidates"] if "path" in candidate}
         request = decode(json.dumps(ask(moment)).encode(), Bounds())

@@ -142,7 +142,7 @@ def test_other_files_are_no_tests(path: str) -> None:
     assert not paths.is_test(path)
 
 
-def test_rules_and_constraints_are_those_of_the_whole_repository() -> None:
+def test_rules_and_constraints_cover_the_whole_repository() -> None:
     rule_docs = ["README", "README.md", "CONTRIBUTING.rst", ".github/CONTRIBUTING.md", "AGENTS.md"]
     constraints = [".editorconfig", "LICENSE", "SECURITY.md", ".github/CODEOWNERS"]
     neither = ["shop/README.md", "readme_parser.py", "docs/stock.md", "shop/LICENSE"]
@@ -151,7 +151,7 @@ def test_rules_and_constraints_are_those_of_the_whole_repository() -> None:
     assert [path for path in rule_docs + constraints + neither if paths.is_constraint(path)] == constraints
 
 
-def test_a_module_is_in_reach_from_the_top_from_beside_it_and_from_below() -> None:
+def test_a_module_is_in_reach_from_the_top_its_folder_and_below() -> None:
     assert paths.in_reach("stock.py", "shop/deep/till.py")
     assert paths.in_reach("src/stock.py", "shop/deep/till.py")
     assert paths.in_reach("shop/deep/stock.py", "shop/deep/till.py")

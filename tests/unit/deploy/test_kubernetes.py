@@ -93,9 +93,7 @@ def require_valid(resources: tuple[Resource, ...], version: str) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_an_overlay_makes_is_valid_and_has_no_field_that_kubernetes_does_not_know(
-    overlay: str, version: str
-) -> None:
+def test_rendered_overlays_are_valid_for_kubernetes_schemas(overlay: str, version: str) -> None:
     require_valid(rendered(overlay), version)
 
 
@@ -154,7 +152,7 @@ def test_a_worker_that_makes_no_progress_is_started_again_within_a_minute(
     assert liveness["periodSeconds"] * liveness["failureThreshold"] <= 60
 
 
-def test_the_file_of_settings_is_one_that_the_worker_takes(overlay: str) -> None:
+def test_the_worker_accepts_the_settings_file(overlay: str) -> None:
     files = of_kind(rendered(overlay), "ConfigMap")["data"]
     assert files == {"apportion.toml": (FOLDER / "overlays" / overlay / "apportion.toml").read_text()}
     settings = settings_of(overlay)
@@ -169,7 +167,7 @@ def test_sessions_that_are_over_go_after_a_day(overlay: str) -> None:
     assert settings_of(overlay).max_lateness_s == 24 * 60 * 60
 
 
-def test_the_alert_on_memory_goes_by_the_limit_of_the_pod(overlay: str) -> None:
+def test_the_memory_alert_uses_the_limit_of_the_pod(overlay: str) -> None:
     [worker] = of_kind(rendered(overlay), "StatefulSet")["spec"]["template"]["spec"]["containers"]
     [group] = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]
     [expression] = [rule["expr"] for rule in group["rules"] if rule["alert"] == "ApportionMemory"]
@@ -184,7 +182,7 @@ def test_production_is_encrypted_and_survives_a_broker() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_the_gateway_adds_is_valid(gateway: tuple[Resource, ...], version: str) -> None:
+def test_resources_of_the_gateway_are_valid(gateway: tuple[Resource, ...], version: str) -> None:
     kinds = {each["kind"] for each in gateway}
     assert kinds == {"Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceMonitor"}
     require_valid(gateway, version)

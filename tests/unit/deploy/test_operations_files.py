@@ -55,7 +55,7 @@ def test_alerts_and_dashboard_ask_for_metrics_that_there_are(expression: str) ->
     assert asked <= scraped_names()
 
 
-def test_the_dashboard_is_the_one_that_its_code_makes() -> None:
+def test_the_dashboard_is_generated_by_its_script() -> None:
     script = DASHBOARD.with_name("dashboard.py")
     made = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)  # noqa: S603 - ours
     assert DASHBOARD.read_text(encoding="utf-8") == made.stdout

@@ -148,7 +148,7 @@ def test_the_beginning_stays_for_the_cache_of_a_provider_from_turn_to_turn() -> 
     assert len(model.sent[-1]) < 1 + 5 * len(QUESTIONS)
 
 
-def test_an_answer_whose_question_is_omitted_follows_a_message_that_says_so() -> None:
+def test_an_answer_without_its_question_follows_an_omission_note() -> None:
     made, model = agent(Recorder(), script=iter([AIMessage("Yes.")]))
     history = [HumanMessage(LONG * 4), AIMessage("An answer."), HumanMessage("Is it so?")]
     made.invoke({"messages": history}, thread("t1"))

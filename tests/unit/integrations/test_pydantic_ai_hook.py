@@ -169,7 +169,7 @@ async def test_an_old_result_is_sent_cleared_and_stays_in_the_history() -> None:
     recorder.require_verified()
 
 
-async def test_an_answer_whose_question_is_omitted_follows_a_message_that_says_so() -> None:
+async def test_an_answer_without_its_question_follows_an_omission_note() -> None:
     made, model = agent(Recorder())
     history: list[ModelMessage] = [
         ModelRequest([UserPromptPart(LONG * 4)]),
@@ -179,7 +179,7 @@ async def test_an_answer_whose_question_is_omitted_follows_a_message_that_says_s
     assert texts(model.sent[0]) == [OMITTED, "An answer.", "Really?"]
 
 
-async def test_a_failed_result_counts_as_what_the_model_is_told() -> None:
+async def test_a_failed_result_counts_as_the_text_for_the_model() -> None:
     recorder = Recorder()
     made, model = agent(recorder)
     retried: list[ModelMessage] = [

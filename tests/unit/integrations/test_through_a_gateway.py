@@ -42,7 +42,7 @@ def agent(settings: FitterSettings) -> tuple[Any, Model]:
     return create_agent(model, middleware=[FitMiddleware(LIMIT_TOKENS, **settings)]), model
 
 
-async def test_hooks_compose_through_a_gateway_whose_decisions_verify(tmp_path: Path) -> None:
+async def test_hooks_compose_through_a_gateway_with_verified_decisions(tmp_path: Path) -> None:
     written = (tmp_path / "events", tmp_path / "decisions")
     with written[0].open("wb") as events, written[1].open("wb") as decisions:
         async with gateway(local(events, decisions)) as server:

@@ -12,7 +12,7 @@ PYTHON = (ROOT / "docs/client.md").read_text("utf-8").partition("\n## TypeScript
 EXAMPLES = re.findall(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```$", PYTHON, re.DOTALL | re.MULTILINE)
 
 
-def test_each_example_prints_what_the_page_shows() -> None:
+def test_each_example_prints_the_shown_output() -> None:
     assert len(EXAMPLES) == PYTHON.count("```python")
     pasted: dict[str, Any] = {}
     with running() as (_, url):

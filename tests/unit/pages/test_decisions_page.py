@@ -65,11 +65,11 @@ def test_the_example_is_the_record_of_the_request_that_the_page_of_lanes_works_t
 
 
 @pytest.mark.parametrize("field", [*paths(SCHEMA, SCHEMA)])
-def test_every_field_of_the_schema_stands_in_the_page(field: str) -> None:
+def test_the_page_has_every_field_of_the_schema(field: str) -> None:
     assert field in told()
 
 
-def test_every_reason_and_detail_stands_in_the_page() -> None:
+def test_the_page_has_every_reason_and_detail() -> None:
     table = PAGE.partition("## Reasons and bounds")[2].partition("###")[0]
     assert set(re.findall(r"`(\w+)`", table)) >= {*Reason}
     assert re.findall(r"^\| `(\w+)` \| ", PAGE.partition("## Less detail")[2], re.MULTILINE) == [*Detail]

@@ -35,7 +35,7 @@ def test_the_example_is_answered_as_the_page_says(strategy: str) -> None:
     assert_holds(answered, composed(given))
 
 
-def test_the_layers_table_tells_parts_and_how_far_each_layer_reaches() -> None:
+def test_the_layers_table_shows_shares_and_reach_of_each_layer() -> None:
     given, _ = example("layers")
     outcome = composed(given)
     rows = re.findall(r"\| `(\w+)` \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|", page("layers"))
@@ -56,7 +56,7 @@ def text_of(outcome: dict[str, Any], given: dict[str, Any], layer: str) -> str:
     return {names[0]: first, names[1]: "\n\n".join(between), names[2]: last}[layer]
 
 
-def test_the_conversation_table_tells_what_each_message_costs_and_what_it_leaves() -> None:
+def test_the_conversation_table_shows_costs_and_remaining_tokens() -> None:
     given, _ = example("conversation")
     outcome = composed(given)
     entries, left = outcome["entries"], outcome["groups"]["messages"]["max"]

@@ -24,7 +24,7 @@ def test_the_example_is_answered_as_the_page_says(strategy: str) -> None:
     assert_holds(answered, composed(asked))
 
 
-def test_the_categories_table_tells_priorities_words_and_costs() -> None:
+def test_the_categories_table_shows_priorities_words_and_costs() -> None:
     asked, _ = example("categories")
     entries = composed(asked)["entries"]
     rows = re.findall(r"\| `([\w-]+)` \| (?:.* = )?([\d.]+) \| (\d+) \| (\d+) \|", page("categories"))
@@ -46,7 +46,7 @@ def test_each_row_of_the_tiers_table_is_where_one_token_less_leads() -> None:
         assert (len(outcome["text"]), outcome["used"]) == (characters, tokens)
 
 
-def test_the_lanes_table_tells_scores_characters_and_costs_by_rank() -> None:
+def test_the_lanes_table_shows_scores_characters_and_costs_by_rank() -> None:
     asked, _ = example("lanes")
     outcome = composed(asked)
     rows = re.findall(r"\| `([\w-]+)` \| .* = ([\d.]+) \| (\d+) \| (\d+) \|", page("lanes"))

@@ -116,7 +116,7 @@ def test_no_rule_of_the_core_asks_the_tables_of_the_python_that_runs() -> None:
     assert "return len(text.split())" in (SOURCES / "apportion/core/text" / OF_WORDS).read_text("utf-8")
 
 
-def test_words_are_what_white_space_parts_whatever_python_splits_on() -> None:
+def test_words_are_split_by_our_white_space_not_by_pythons() -> None:
     parting = {chr(n) for n in range(sys.maxunicode + 1) if words(f"a{chr(n)}b") == 2}
     assert parting == set(WHITE_SPACE)
     assert [words(text) for text in ("", " ", "\x1c", " a", "a ", "a\x1d\x1e b\x1f\u3000c")] == [

@@ -36,7 +36,7 @@ def file(request: pytest.FixtureRequest) -> Path:
     return FOLDER / "requirements" / str(request.param)
 
 
-def test_the_pins_are_within_what_the_package_asks_for(file: Path) -> None:
+def test_the_pins_satisfy_the_requirements_of_the_package(file: Path) -> None:
     pinned = dict(re.findall(r"^(\S+)==([^\s;]+)", file.read_text(), re.MULTILINE))
     for asked in map(Requirement, ASKED_FOR[file.name]):
         assert asked.specifier.contains(pinned[asked.name]), "compile it again: see requirements/README.md"

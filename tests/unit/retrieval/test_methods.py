@@ -75,7 +75,7 @@ def test_bm25_prefers_the_rare_term_and_the_shorter_text() -> None:
         "class is as bus ABCs x1y2 __init__ ÜberTasks 日本語 naïve_cafés",
     ],
 )
-def test_the_own_terms_are_those_of_the_rule(text: str) -> None:
+def test_own_terms_follow_the_rule(text: str) -> None:
     assert set(own_terms(text)) == terms_of(text)
 
 

@@ -118,7 +118,7 @@ def test_bytes_are_counted_not_characters(tmp_path: Path) -> None:
     assert secrets_of(tmp_path / "secret", "\u00e9" * 8).of("acme", 0) == b"\xc3\xa9" * 8
 
 
-def test_so_has_that_of_the_environment() -> None:
+def test_a_short_secret_of_the_environment_is_refused() -> None:
     with pytest.raises(SettingsError) as caught:
         load_settings(environment={"APPORTION_FINGERPRINT_SECRET": "abc"})
     [problem] = caught.value.problems
@@ -126,7 +126,7 @@ def test_so_has_that_of_the_environment() -> None:
     assert "abc" not in problem
 
 
-def test_a_file_of_another_user_is_named_with_its_owner_its_mode_and_who_we_are(
+def test_a_file_of_another_user_is_reported_with_owner_mode_and_our_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "secret"
@@ -161,7 +161,7 @@ def test_a_file_of_another_user_is_named_with_its_owner_its_mode_and_who_we_are(
         ('default = ["hush"]', "default"),
     ],
 )
-def test_what_is_wrong_is_told_by_its_key_and_place_and_never_by_its_value(
+def test_problems_are_reported_by_key_and_place_never_by_value(
     content: str, place: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "secrets.toml"

@@ -126,7 +126,7 @@ def test_other_programs_variables_are_none_of_ours() -> None:
     assert load_settings(environment={"PARTITIONS": "9", "_APPORTION_COMPLETE": "x"}) == Settings()
 
 
-def test_all_problems_of_all_sources_are_told_at_once(tmp_path: Path) -> None:
+def test_all_problems_of_all_sources_are_reported_at_once(tmp_path: Path) -> None:
     text = 'colour = "red"\npartitions = 0'
     variables = {
         "APPORTION_BROKERS": "a:1,b,c",
@@ -205,20 +205,20 @@ def test_an_absolute_path_in_the_file_is_taken_as_it_is(tmp_path: Path) -> None:
     assert load_settings(config=file, environment={}).policies == Path("/etc/apportion/policies")
 
 
-def test_a_file_that_is_no_toml_is_told_by_its_line_and_not_by_its_text(tmp_path: Path) -> None:
+def test_invalid_toml_is_reported_by_line_and_not_by_text(tmp_path: Path) -> None:
     [problem] = problems_of({}, write(tmp_path, 'partitions = 4\nfingerprint_secret = "hush'))
     assert problem.startswith(f"{tmp_path}/apportion.toml: is not valid TOML (at ")
     assert "hush" not in problem
 
 
-def test_a_file_in_another_encoding_is_told(tmp_path: Path) -> None:
+def test_a_file_in_another_encoding_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "latin.toml"
     file.write_bytes("app_id = 'ä'".encode("latin-1"))
     [problem] = problems_of({"APPORTION_CONFIG": str(file)})
     assert problem == f"{file}: is not UTF-8"
 
 
-def test_a_secret_is_masked_wherever_settings_are_shown() -> None:
+def test_a_secret_is_masked_in_every_view_of_the_settings() -> None:
     settings = load_settings(environment={"APPORTION_FINGERPRINT_SECRET": HUSH})
     assert settings.fingerprint_secret is not None
     assert settings.fingerprint_secret.get_secret_value() == HUSH

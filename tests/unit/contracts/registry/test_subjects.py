@@ -64,7 +64,7 @@ async def test_subjects_have_the_topics_own_names(registry: Registry) -> None:
     assert registry.subjects.keys().isdisjoint(SUBJECTS)
 
 
-async def test_a_check_changes_nothing_and_says_what_is_missing(registry: Registry) -> None:
+async def test_a_check_changes_nothing_and_names_missing_subjects(registry: Registry) -> None:
     reports = await check_subjects(registry.settings())
     assert {report.status for report in reports} == {SubjectStatus.MISSING}
     assert registry.changes == []

@@ -46,7 +46,7 @@ def table_of(overlap: Overlap) -> list[list[int]]:
 
 @settings(max_examples=150)
 @given(contents(), st.sampled_from([1, 100, 300, 700, 1_000]))
-def test_covers_are_what_the_definition_says(drawn: list[str], threshold: int) -> None:
+def test_covers_match_the_definition(drawn: list[str], threshold: int) -> None:
     assert table_of(found(drawn, threshold)) == covers(drawn, threshold)
 
 
@@ -85,9 +85,7 @@ def test_a_pair_counts_from_the_threshold_on() -> None:
 
 @settings(max_examples=150)
 @given(contents(), st.randoms(use_true_random=False), st.sampled_from([1, 300]))
-def test_the_order_is_that_of_looking_at_every_score_again(
-    drawn: list[str], rng: Random, threshold: int
-) -> None:
+def test_the_order_equals_a_full_rescan_of_the_scores(drawn: list[str], rng: Random, threshold: int) -> None:
     scores = sorted([rng.choice([0, 1, 500, 600, 999]) for _ in drawn], reverse=True)
     exempt = {n for n in range(len(drawn)) if rng.random() < 0.1}
     order = Discounted(found(drawn, threshold), scores, exempt)

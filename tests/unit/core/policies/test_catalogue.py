@@ -42,7 +42,7 @@ def test_a_time_of_toml_is_one_like_any_other_and_needs_an_offset() -> None:
         assert [problem.key for problem in caught.value.problems] == ["effective_from"]
 
 
-def test_the_latest_holds_whatever_the_order_of_publication() -> None:
+def test_the_latest_version_holds_in_any_order_of_publication() -> None:
     versions = [version("2", "2026-01-01T00:00:00Z"), version("1"), version("0", "2025-01-01T00:00:00Z")]
     assert version_at(JANUARY_US, *versions) == version_at(JANUARY_US, *versions[::-1]) == "2"
 
@@ -52,7 +52,7 @@ def test_of_versions_of_one_time_the_last_published_holds() -> None:
     assert version_at(JANUARY_US, version("2", time), version("1", time)) == "1"
 
 
-def test_a_version_that_is_published_again_stands_where_it_was_published_last() -> None:
+def test_a_republished_version_counts_from_its_last_publication() -> None:
     time = "2026-01-01T00:00:00Z"
     assert version_at(JANUARY_US, version("1", time), version("2", time), version("1", time)) == "1"
 
@@ -62,7 +62,7 @@ def test_other_policies_do_not_count() -> None:
     assert version_at(JANUARY_US, other, version("1"), other) == "1"
 
 
-def test_where_none_holds_the_request_is_refused_and_the_known_names_are_told_in_order() -> None:
+def test_an_unknown_policy_is_refused_with_the_sorted_known_names() -> None:
     names = ("quick", "brown", "fox", "jumps", "over")
     catalogue = Catalogue(
         [version("1", "2026-01-01T00:00:00Z"), *(version("1", name=name) for name in names)]

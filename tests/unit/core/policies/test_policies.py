@@ -76,7 +76,7 @@ def test_a_strategy_that_is_none_is_named_once(strategy: object) -> None:
     assert keys(caught) == ["strategy"]
 
 
-def test_a_table_that_is_none_is_told_in_the_words_of_toml() -> None:
+def test_a_value_in_place_of_a_table_is_reported_in_terms_of_toml() -> None:
     with pytest.raises(PolicyError) as caught:
         lanes_policy(session=5, lanes={"local": 1}, render={"template": "{secret}"})
     assert {problem.key: problem.reason for problem in caught.value.problems if "." not in problem.key} == {
@@ -87,7 +87,7 @@ def test_a_table_that_is_none_is_told_in_the_words_of_toml() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "x" * 65, "a\nb", "\x7f", "\x85"])
-def test_what_a_policy_calls_its_own_obeys_what_names_that_travel_obey(name: str) -> None:
+def test_names_in_a_policy_follow_the_rules_for_names_in_events(name: str) -> None:
     lane = {"priority": 0, "min_tokens": 0, "max_tokens": 5}
     for strategy, table, content in (
         ("lanes", "lanes", lane),
@@ -110,7 +110,7 @@ def test_what_a_policy_calls_its_own_obeys_what_names_that_travel_obey(name: str
         ("layers", "layers", "layer", {"share_percent": 9}),
     ],
 )
-def test_priorities_that_clash_are_told_with_the_first_that_has_each(
+def test_equal_priorities_are_reported_with_the_first_holder(
     strategy: str, key: str, what: str, table: dict[str, int]
 ) -> None:
     priorities = {"a": 1, "b": 2, "c": 1, "d": 2, "e": 1, "f": -1, "g": -1}
@@ -124,7 +124,7 @@ def test_priorities_that_clash_are_told_with_the_first_that_has_each(
     ]
 
 
-def test_a_number_beyond_all_bounds_is_told_once() -> None:
+def test_a_number_out_of_bounds_is_reported_once() -> None:
     lane = {"priority": 0, "min_tokens": 2**53, "max_tokens": 5}
     with pytest.raises(PolicyError) as caught:
         lanes_policy(lanes={"local": lane})
@@ -162,7 +162,7 @@ def test_a_folder_with_one_name_and_version_twice_is_refused_whole(tmp_path: Pat
     assert str(caught.value).startswith(f"{second}: version: {first} has the same name and version")
 
 
-def test_a_folders_versions_stand_beside_the_built_in_one_of_their_name(tmp_path: Path) -> None:
+def test_versions_of_a_folder_join_the_built_in_version_of_their_name(tmp_path: Path) -> None:
     later = LANES.format(name="lanes", version="2") + 'effective_from = "2027-01-01T00:00:00Z"\n'
     written(tmp_path, a=later)
     catalogue = load_catalogue(tmp_path)

@@ -66,7 +66,7 @@ def test_no_parser_is_loaded_before_code_is_shrunk() -> None:
         ("cobol", "a.py", None),
     ],
 )
-def test_the_language_is_told_or_else_the_path_ending(
+def test_the_language_is_given_or_found_by_the_path_ending(
     language: str | None, path: str | None, parsed: str | None
 ) -> None:
     assert language_of(language, path) == parsed
@@ -132,7 +132,7 @@ def test_bodies_of_equal_depth_go_from_the_last_to_the_first() -> None:
     ]
 
 
-def test_a_body_in_a_type_goes_before_one_that_stands_alone() -> None:
+def test_a_body_in_a_type_is_dropped_before_a_top_level_body() -> None:
     rung = ladder_of(f"class A:\n    def f(self):\n        {LONG}\n\ndef g():\n    {LONG}\n", "python").rungs[
         0
     ]
@@ -207,7 +207,7 @@ def test_line_ends_of_two_characters_stay_whole() -> None:
         ("cobol", f"def f():\n    {LONG}\n    return\n"),
     ],
 )
-def test_what_has_no_function_and_no_type_loses_leading_lines(language: str, text: str) -> None:
+def test_a_text_without_functions_and_types_loses_leading_lines(language: str, text: str) -> None:
     assert falls_back(text, language)
 
 

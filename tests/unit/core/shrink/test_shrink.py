@@ -30,7 +30,7 @@ def test_what_never_shrinks_has_no_ladder() -> None:
     assert ladder(ShrinkStrategy.NEVER, "a rule", len) is None
 
 
-def test_the_search_is_a_bisection_over_what_is_kept() -> None:
+def test_the_search_bisects_the_number_of_kept_units() -> None:
     tried: list[int] = []
 
     def render(kept: int) -> str:
@@ -72,7 +72,7 @@ def test_the_smallest_is_the_first_form_of_a_rung_that_has_forms() -> None:
     assert Ladder(Shrunk("x" * 30, 30), rungs, len).smallest() == Shrunk("x", 1)
 
 
-def test_a_form_may_be_counted_with_what_stands_around_it() -> None:
+def test_a_form_may_be_counted_inside_its_surrounding_text() -> None:
     around = "<artifact>{}</artifact>"
     found = ladder(ShrinkStrategy.TRUNCATE_OLDEST, "line\n" * 100, lambda text: len(around.format(text)))
     assert found is not None

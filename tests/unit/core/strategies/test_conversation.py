@@ -86,7 +86,7 @@ def test_the_first_message_that_does_not_fit_ends_the_history() -> None:
     assert not entry_of(outcome, "messages/0").margin
 
 
-def test_with_gaps_older_smaller_messages_follow_one_that_does_not_fit() -> None:
+def test_with_gaps_older_messages_may_be_sent_without_a_larger_one() -> None:
     history = [user(5), user(40), user(5)]
     outcome = sent(conversation_policy(100, gaps=True), *history)
     assert selected(outcome) == ["messages/0", "messages/2", "new_message"]
@@ -128,7 +128,7 @@ def test_the_new_message_takes_from_the_messages_part() -> None:
     assert group(outcome, "messages") == {"min": 0, "max": 50, "used": 50, "available": 70}
 
 
-def test_what_the_system_prompt_leaves_is_not_the_historys() -> None:
+def test_the_history_gets_no_unused_tokens_of_the_system_prompt() -> None:
     outcome = sent(conversation_policy(100), user(46), new="")
     assert fates(outcome)["messages/0"] == "history_truncated"
 
@@ -165,7 +165,7 @@ def test_a_total_above_the_policys_max_is_cut_down_before_it_scales() -> None:
     assert outcome.composed.tokens.limit == 50
 
 
-def test_a_policy_whose_own_total_is_zero_scales_by_the_sum_of_its_parts() -> None:
+def test_a_policy_with_a_total_of_zero_scales_by_the_sum_of_its_parts() -> None:
     policy = conversation_policy(0, 1, 3, 4)
     assert sent(policy).composed.status == "disabled"
     assert group(sent(policy, budget_tokens=80), "messages")["max"] == 30
@@ -295,7 +295,7 @@ def test_a_call_and_its_results_stay_together() -> None:
 
 
 @pytest.mark.parametrize("before", range(10))
-def test_a_call_has_its_result_wherever_it_stands(before: int) -> None:
+def test_a_call_keeps_its_result_at_any_position(before: int) -> None:
     outcome = sent(conversation_policy(1_000), *[user(1)] * before, calls("a"), result("a"))
     assert outcome.composed.truncated_messages == 0
 
@@ -328,7 +328,7 @@ def test_a_call_without_any_result_and_a_result_without_a_call_are_unsuitable_al
     ]
 
 
-def test_a_result_belongs_to_the_latest_earlier_call_with_its_id_that_lacks_one() -> None:
+def test_a_result_belongs_to_the_latest_open_call_with_its_id() -> None:
     history = [calls("a"), calls("a"), result("a"), user(1)]
     outcome = sent(conversation_policy(200), *history)
     assert fates(outcome)["messages/0"] == "unsuitable"
@@ -368,7 +368,7 @@ def test_a_group_that_the_new_message_completes_is_as_mandatory() -> None:
     ]
 
 
-def test_a_completed_group_is_mandatory_whatever_it_shares_with_an_incomplete_one() -> None:
+def test_a_completed_group_is_mandatory_next_to_an_incomplete_group() -> None:
     history = [calls("x", "y"), calls("a"), result("x")]
     outcome = sent(conversation_policy(200), *history, new=result("a"))
     assert fates(outcome)["messages/0"] == "unsuitable"
@@ -439,7 +439,9 @@ def wrong_call(**changes: Any) -> dict[str, Any]:
         ({"role": "user", "tool_call_id": "a"}, "invalid_value", ".tool_call_id"),
     ],
 )
-def test_what_is_no_message_is_refused_with_its_place(message: dict[str, Any], code: str, place: str) -> None:
+def test_an_invalid_message_is_refused_with_its_position(
+    message: dict[str, Any], code: str, place: str
+) -> None:
     with pytest.raises(EventError) as caught:
         sent(DEFAULT, user(1), message)
     assert (caught.value.code, caught.value.pointer) == (code, f"$.conversation.messages[1]{place}")
@@ -468,7 +470,7 @@ def test_a_request_without_a_conversation_is_refused() -> None:
     assert (caught.value.code, caught.value.pointer) == ("missing_field", "$.conversation")
 
 
-def test_all_errors_of_a_policy_are_told_at_once() -> None:
+def test_all_errors_of_a_policy_are_reported_at_once() -> None:
     with pytest.raises(PolicyError) as caught:
         conversation_policy(100, 10, 50, 41, session={"backoff_prompts": 5}, gaps="yes")
     assert [problem.key for problem in caught.value.problems] == [
@@ -503,7 +505,7 @@ def test_the_same_conversation_sent_again_is_a_duplicate_and_another_one_a_confl
         assert caught.value.code == "conflicting_request"
 
 
-def test_a_system_prompt_that_costs_nothing_is_an_item_like_any_other() -> None:
+def test_a_system_prompt_of_zero_tokens_is_an_ordinary_item() -> None:
     policy = DEFAULT.model_copy(update={"counter": "words1.3"})
     first = sent(policy, prompt=" ").composed.items[0]
     assert (first.id, first.tokens) == ("system_prompt", 0)

@@ -39,7 +39,7 @@ def fidelities(outcome: Answered) -> dict[str, str]:
     return {item.id: str(item.fidelity) for item in outcome.composed.items}
 
 
-def test_the_last_lane_shrinks_first_and_only_as_far_as_needed() -> None:
+def test_the_last_lane_shrinks_first_and_only_as_much_as_needed() -> None:
     candidates = [lines("a", 40), lines("b", 40, lane="history")]
     outcome = answer(request(candidates, budget_tokens=700), wide())
     assert fidelities(outcome) == {"a": "full", "b": "shrunk"}
@@ -55,7 +55,7 @@ def test_within_a_lane_the_lowest_score_shrinks_first() -> None:
     }
 
 
-def test_nothing_is_shrunk_below_the_floor_but_the_next_one_is_shrunk_too() -> None:
+def test_below_the_floor_the_next_candidate_shrinks_instead() -> None:
     candidates = [lines("a", 40), lines("b", 40, lane="history")]
     outcome = answer(request(candidates, budget_tokens=350), wide())
     tokens = {item.id: item.tokens for item in outcome.composed.items}
@@ -64,7 +64,7 @@ def test_nothing_is_shrunk_below_the_floor_but_the_next_one_is_shrunk_too() -> N
     assert outcome.composed.tokens.used <= 350
 
 
-def test_where_all_at_their_floors_do_not_fit_the_fewest_are_dropped_and_the_rest_shrunk_afresh() -> None:
+def test_if_floors_do_not_fit_the_fewest_drop_and_the_rest_shrink_again() -> None:
     candidates = [lines(f"c{n}", 20, relevance=1 - n / 10) for n in range(5)]
     outcome = answer(request(candidates, budget_tokens=450), wide())
     assert omitted(outcome) == {"c4": "dropped_after_render"}
@@ -139,7 +139,7 @@ def test_a_candidates_own_shrink_wins_over_its_kinds() -> None:
 
 
 @pytest.mark.parametrize("told", [{"language": "python", "path": "notes.txt"}, {"path": "src/a.py"}])
-def test_code_keeps_its_signatures_by_the_language_that_is_told_or_that_of_its_path(
+def test_code_keeps_signatures_by_its_given_language_or_its_path(
     told: dict[str, Any],
 ) -> None:
     code = "def f():\n" + "    call_it()\n" * 30
@@ -171,7 +171,7 @@ def test_the_template_is_counted_with_every_form() -> None:
 
 @pytest.mark.parametrize("counter", list(CounterName))
 @pytest.mark.parametrize("strategy", [one for one in ShrinkStrategy if one is not ShrinkStrategy.NEVER])
-def test_no_form_that_leaves_something_out_is_as_small_as_what_is_not_looked_into(
+def test_no_shortened_form_is_below_the_smallest_form_size(
     strategy: ShrinkStrategy, counter: CounterName
 ) -> None:
     contents = ["ab", "a\nb", "a -> b\nb -> c", "a\n\nb\n\nc", "def f():\n    g()\n    h()\n" * 3]
@@ -183,7 +183,7 @@ def test_no_form_that_leaves_something_out_is_as_small_as_what_is_not_looked_int
         assert all(count(form) >= LEAST_FORM_TOKENS for form in forms)
 
 
-def test_a_counter_of_which_nothing_is_known_never_passes_the_limit() -> None:
+def test_an_unknown_counter_never_passes_the_limit() -> None:
     for budget in range(1, 120):
         candidates = [lines("p", 4), lines("q", 2, lane="history"), candidate("r", content="/\n")]
         outcome = answer(request(candidates, budget_tokens=budget), wide(), engine=engine_with(Jumpy()))

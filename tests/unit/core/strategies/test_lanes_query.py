@@ -71,7 +71,7 @@ def test_a_pooled_artifact_without_a_relevance_is_unsuitable_only_without_a_quer
     assert omitted(answer(request([]), lanes_policy(), row)) == {"a": "unsuitable"}
 
 
-def test_a_pinned_candidate_and_one_that_never_shrinks_stay_whole() -> None:
+def test_pinned_and_never_shrinking_candidates_stay_whole() -> None:
     pin = {"pinned": [{"match": {"type": "id", "value": "a"}}]}
     candidates = [
         candidate("a", content=STEPS, relevance=None),
@@ -104,7 +104,7 @@ def test_the_weight_is_the_querys_share_of_a_relevance() -> None:
     assert {weight: part[1] for weight, part in parts.items() if part} == {0: 200, 500: 600, 1_000: 1_000}
 
 
-def test_of_equal_ids_the_one_that_ranks_best_without_the_query_stays() -> None:
+def test_the_best_rank_without_the_query_wins_among_equal_ids() -> None:
     content = "pay the order"
     candidates = [
         candidate("a", relevance=0.3, content=content, path="job.py"),

@@ -44,7 +44,7 @@ def refusal(value: bytes | None, bounds: Bounds | None = None) -> tuple[str, str
         (b" " * (1 << 20) + b"{}", "too_large"),
     ],
 )
-def test_what_is_no_event_is_refused_as_a_whole(value: bytes | None, code: str) -> None:
+def test_an_invalid_event_is_refused_as_a_whole(value: bytes | None, code: str) -> None:
     assert refusal(value)[0] == code
 
 

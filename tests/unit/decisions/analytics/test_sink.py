@@ -42,7 +42,7 @@ def sunk(store: Store, lines: tuple[bytes, ...] = LINES) -> WrittenFiles:
     return sum(written, WrittenFiles())
 
 
-def test_each_line_has_a_row_in_one_table_and_what_is_unreadable_is_counted(tmp_path: Path) -> None:
+def test_each_line_has_a_row_in_one_table_and_unreadable_lines_are_counted(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     written = sunk(store)
     assert_holds(store, {("t", 0): LINES})
@@ -53,7 +53,7 @@ def test_each_line_has_a_row_in_one_table_and_what_is_unreadable_is_counted(tmp_
     )
 
 
-def test_a_file_names_its_offsets_and_tells_them_in_its_metadata(tmp_path: Path) -> None:
+def test_a_file_has_its_offsets_in_its_name_and_metadata(tmp_path: Path) -> None:
     sunk(Store(str(tmp_path)), (LINES[0],) * 5)
     [path] = (tmp_path / "decisions").rglob("*.parquet")
     assert path.name == f"t-0-{0:020}-{5:020}.parquet"
@@ -97,7 +97,7 @@ def test_killed_at_random_moments_a_sink_loses_and_doubles_nothing(tmp_path: Pat
     assert_holds(Store(str(tmp_path)), {("t", 0): lines})
 
 
-def test_of_two_sinks_of_one_partition_the_second_finds_out_and_drops_what_it_read(tmp_path: Path) -> None:
+def test_the_later_of_two_sinks_of_a_partition_drops_its_rows(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     first, second = PartitionSink(store, "t", 0), PartitionSink(store, "t", 0)
     for offset, line in enumerate(LINES[:20]):
@@ -160,7 +160,7 @@ def test_a_file_that_grows_is_taken_from_where_it_ended(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("other", [LINES[1:], LINES[:20], (*LINES[:3], b"{}", *LINES[4:])])
-def test_another_file_of_the_same_name_is_refused_until_what_stands_is_forgotten(
+def test_a_different_file_of_the_same_name_is_refused_until_forgotten(
     tmp_path: Path, other: tuple[bytes, ...]
 ) -> None:
     store = Store(str(tmp_path))
@@ -174,7 +174,7 @@ def test_another_file_of_the_same_name_is_refused_until_what_stands_is_forgotten
     assert_holds(store, {("t", 0): other})
 
 
-def test_a_half_written_file_of_a_batchs_name_is_told_and_left_as_it_is(tmp_path: Path) -> None:
+def test_a_half_written_file_of_a_batch_is_reported_and_kept(tmp_path: Path) -> None:
     with pytest.raises(GoneError):
         sunk(FailingStore(str(tmp_path), 1, behind=True), LINES[:5])
     [path] = (tmp_path / "decisions").rglob("*.parquet")
@@ -198,7 +198,7 @@ def test_in_an_object_store_it_is_the_same(tmp_path: Path) -> None:
             _again(Store(url), LINES[:3])
 
 
-def test_an_object_store_that_goes_away_ends_the_command_and_what_stands_is_gone_on_with(
+def test_a_lost_object_store_ends_the_command_and_a_later_run_continues(
     tmp_path: Path,
 ) -> None:
     events = tmp_path / "decisions.jsonl"
@@ -220,7 +220,7 @@ def test_an_object_store_that_goes_away_ends_the_command_and_what_stands_is_gone
         (("--from", "a", "--once", "--tables", "t"), "--once reads topics"),
     ],
 )
-def test_wrong_usage_is_told(tmp_path: Path, given: tuple[str, ...], said: str) -> None:
+def test_wrong_usage_is_refused(tmp_path: Path, given: tuple[str, ...], said: str) -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(tmp_path)
         ended = apportion("sink", *given)
@@ -228,7 +228,7 @@ def test_wrong_usage_is_told(tmp_path: Path, given: tuple[str, ...], said: str) 
     assert said in " ".join(ended.err.replace("│", " ").split())
 
 
-def test_no_broker_is_told(tmp_path: Path) -> None:
+def test_a_missing_broker_is_reported(tmp_path: Path) -> None:
     ended = apportion("sink", "--tables", tmp_path, "--brokers", "127.0.0.1:1", "--request-timeout-s", "1")
     assert (ended.exit_code, ended.err[:30]) == (1, "apportion: broker_unreachable:")
 

@@ -83,7 +83,7 @@ async def test_a_slow_body_does_not_end_its_connection(monkeypatch: pytest.Monke
         streams[1].close()
 
 
-async def test_more_connections_than_allowed_replace_those_that_wait_for_a_head(
+async def test_connections_over_the_limit_replace_idle_ones_without_a_head(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(serving, "connections_max", lambda _: 3)
@@ -97,7 +97,7 @@ async def test_more_connections_than_allowed_replace_those_that_wait_for_a_head(
             await writer.wait_closed()
 
 
-async def test_bodies_that_do_not_come_keep_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stalled_bodies_block_no_other_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "connections_max", lambda _: 3)
     async with gateway() as client:
         slow = [await connected(client, WITHOUT_BODY) for _ in range(3)]

@@ -138,7 +138,7 @@ async def test_a_dead_letter_is_the_refusal() -> None:
     )
 
 
-async def test_a_call_that_is_given_up_waits_no_longer_and_a_late_answer_harms_nobody() -> None:
+async def test_a_cancelled_call_stops_waiting_and_a_late_answer_is_ignored() -> None:
     topics, published = Topics(), asyncio.Event()
     topics.before_answers = lambda _: published.set()
     calling = asyncio.create_task(topics.backend.compose(REQUEST, with_decision=True))
@@ -152,7 +152,7 @@ async def test_a_call_that_is_given_up_waits_no_longer_and_a_late_answer_harms_n
         reader.take([record(SETTINGS.composed_topic, b"{}", key, *headers)])
 
 
-async def test_an_event_that_is_not_delivered_is_told() -> None:
+async def test_an_undelivered_event_is_reported() -> None:
     class Away(Topics):
         async def publish(self, *_: Any) -> None:
             raise KafkaTimeoutError
@@ -205,7 +205,7 @@ async def test_a_reader_that_fails_ends_the_gateway(consumer: Consumer) -> None:
         await serve()
 
 
-async def test_an_error_of_the_gateway_stays_what_it_is_and_ends_the_readers(consumer: Consumer) -> None:
+async def test_an_error_of_the_gateway_is_kept_and_ends_the_readers(consumer: Consumer) -> None:
     with pytest.raises(GatewayPortTakenError):
         async with open_kafka_backend(SETTINGS):
             raise GatewayPortTakenError("127.0.0.1", 1, OSError(98, "in use"))

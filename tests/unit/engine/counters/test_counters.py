@@ -165,7 +165,7 @@ def test_an_exact_count_is_the_number_of_tokens_that_tiktoken_gives(
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES.keys() - {"one character", "long pieces", "long runs"}))
-def test_an_exact_count_is_that_of_the_plain_algorithm_in_python(
+def test_an_exact_count_equals_the_plain_algorithm_in_python(
     reference: tiktoken.Encoding, family: str
 ) -> None:
     """tiktoken's teaching version shares no code with either engine, but is quadratic in a piece's length."""
@@ -214,7 +214,7 @@ def test_the_digest_covers_the_pattern_that_tiktoken_publishes(reference: tiktok
     assert bpe.PATTERNS[reference.name] == reference._pat_str
 
 
-def test_the_digest_is_that_of_the_rule_and_of_the_published_ranks(reference: tiktoken.Encoding) -> None:
+def test_the_digest_covers_the_rule_and_the_published_ranks(reference: tiktoken.Encoding) -> None:
     rule = f"{bpe.PATTERNS[reference.name]}\n{bpe.UNICODE_VERSION}\n".encode()
     digest = hashlib.sha256(rule + rank_file(reference.name)).hexdigest()
     assert exact_counter(reference.name).digest == f"sha256:{digest}"
@@ -227,7 +227,7 @@ def test_a_digest_names_one_vocabulary_for_ever() -> None:
     ]
 
 
-def test_letters_are_those_of_the_unicode_version_in_the_digest() -> None:
+def test_letters_follow_the_unicode_version_of_the_digest() -> None:
     """A letter takes its contraction along; the first came with Unicode 16, the second with 17."""
     counter = exact_counter("o200k_base")
     assert bpe.UNICODE_VERSION == "16.0.0"
@@ -277,7 +277,7 @@ def test_a_word_merges_with_an_apostrophe_and_a_long_s_only_where_that_is_known(
         pytest.param(lambda _: runs(5_000, 200), id="runs and mixtures"),
     ],
 )
-def test_counts_are_those_of_an_engine_that_shares_no_code(
+def test_counts_equal_an_independent_engines_counts(
     encoding: str, texts: Callable[[str], Iterable[str]]
 ) -> None:
     """The short form of the comparison in ADR 3."""

@@ -77,7 +77,7 @@ def test_a_ruler_counts_as_the_engine_says(encoding: str, between: str, length: 
 @pytest.mark.parametrize(
     "text", ["-\n" + "/" * 300 + "*" * 40, "=\r" + "/" * 700 + "-->", "x\n" + "/" * 300 + "é"]
 )
-def test_slashes_after_a_line_end_may_belong_to_what_stands_before(text: str) -> None:
+def test_slashes_after_a_line_end_may_join_the_text_before(text: str) -> None:
     engine = Heard("o200k_base")
     assert RunCounter(engine).count(text) == engine.count(text)
 
@@ -91,7 +91,7 @@ def test_a_text_is_counted_undivided_where_its_parts_do_not_fit() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "-" * 127, "a" * 10_000, "-=" * 10_000])
-def test_what_has_no_long_run_is_the_engines_alone(text: str) -> None:
+def test_a_text_without_a_long_run_is_counted_by_the_engine_alone(text: str) -> None:
     engine = Heard("o200k_base")
     RunCounter(engine).count(text)
     assert (engine.counted, engine.encoded) == ([text], [])

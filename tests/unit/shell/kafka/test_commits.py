@@ -50,7 +50,7 @@ def _answering(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commits, "_AGAIN_S", 0.0)
 
 
-async def test_offsets_come_with_what_was_committed_beside_them() -> None:
+async def test_offsets_come_with_their_commit_metadata() -> None:
     Admin.answers = [KNOWN]
     assert await read_commits(Settings(), [0, 1]) == {
         0: CommittedOffset(5, METADATA),
@@ -79,7 +79,7 @@ async def test_offsets_of_another_topic_that_were_deleted_say_nothing() -> None:
     await require_group(Settings())
 
 
-async def test_who_may_not_ask_is_told() -> None:
+async def test_a_refused_read_of_commits_raises() -> None:
     Admin.answers = [GroupAuthorizationFailedError()]
     with pytest.raises(GroupAuthorizationFailedError):
         await read_commits(Settings(), [0, 1])

@@ -41,7 +41,7 @@ class Broker:
         self.pauses_ms.append(round(pause_s * 1000))
 
 
-async def test_pauses_grow_to_a_bound_while_nothing_comes_and_begin_anew_after_records(
+async def test_pauses_grow_up_to_a_bound_and_reset_after_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     broker = Broker(monkeypatch)

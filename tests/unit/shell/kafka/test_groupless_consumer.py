@@ -68,7 +68,7 @@ async def test_a_position_that_moves_over_markers_of_transactions_reaches_the_en
     assert [(offsets(step), step.position) for step in read][1:] == [([0], 1), ([], 2)]
 
 
-async def test_a_poll_that_brings_nothing_is_a_step_that_has_not_moved() -> None:
+async def test_an_empty_poll_is_a_step_without_progress() -> None:
     client = Partitions({FIRST: [[], [0]]})
     assert [step.has_moved for step in await steps(client, {FIRST: 1})] == [True, False, True]
 

@@ -68,7 +68,7 @@ def test_any_lets_every_partition_pass() -> None:
 
 
 @pytest.mark.parametrize("key", [None, b"", b"s", b"other/s", b"default/s2", b"\xff"])
-def test_another_key_is_refused_wherever_it_stands(key: bytes | None) -> None:
+def test_a_wrong_key_is_refused_in_every_partition(key: bytes | None) -> None:
     for partitioner in Partitioner:
         error = refused(key, 0, partitioner)
         assert (error.code, error.pointer) == ("wrong_key", "$")

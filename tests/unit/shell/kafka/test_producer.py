@@ -73,7 +73,7 @@ async def test_the_next_record_batch_queues_behind_the_first_without_waiting(
     assert [records_of(batch)[0][1] for batch in queued(accumulator)] == [b"1", b"2"]
 
 
-async def test_what_is_taken_back_leaves_the_queue_unless_it_has_been_tried(producer: RecordProducer) -> None:
+async def test_withdrawn_records_leave_the_queue_unless_already_tried(producer: RecordProducer) -> None:
     accumulator = connect(producer)
     first, second = (producer.send("t", 0, [[(b"k", value, ())]]) for value in (b"1", b"2"))
     accumulator._batches[PLACE][0].drain_ready()
@@ -83,7 +83,7 @@ async def test_what_is_taken_back_leaves_the_queue_unless_it_has_been_tried(prod
     assert second[0].acknowledged.cancelled()
 
 
-async def test_an_acknowledgement_tells_where_the_first_record_stands(producer: RecordProducer) -> None:
+async def test_an_acknowledgement_has_the_offset_of_the_first_record(producer: RecordProducer) -> None:
     accumulator = connect(producer)
     [sent] = producer.send("t", 0, [[(b"k", b"1", ())]])
     accumulator._batches[PLACE][0].done(41)

@@ -246,7 +246,7 @@ def test_a_length_that_leads_into_the_next_batch_costs_no_record_of_that() -> No
     assert read.next_fetch_offset == 7
 
 
-def test_a_damaged_batch_at_the_end_of_what_was_fetched_is_fetched_again_with_what_follows() -> None:
+def test_a_damaged_last_batch_is_fetched_again() -> None:
     bad = flipped(good(5, 2), 26, 8)  # claims to end at offset 14
     read = fetched(good(4), bad, offset=4)
     assert told(read) == [(4, "v4")]
@@ -266,7 +266,7 @@ def test_a_batch_that_a_fetch_cut_off_is_left_for_the_next(cut: int) -> None:
     assert read.next_fetch_offset == 1
 
 
-def test_what_a_compaction_left_of_a_batch_is_read_and_passed() -> None:
+def test_compacted_batches_are_read_and_passed() -> None:
     empty = raw_batch([], 2, last_delta=4, body=b"")
     assert told(fetched(good(0), empty, good(9))) == [(0, "v0"), (9, "v9")]
     alone = fetched(empty, offset=2)
@@ -387,7 +387,7 @@ def test_no_batch_costs_more_than_64_mib(data: bytes, tmp_path: Any) -> None:
     assert int(grown.stdout) <= 64 << 10  # KiB
 
 
-def test_whatever_is_damaged_no_byte_makes_it_raise_or_stay() -> None:
+def test_no_damaged_byte_makes_it_raise_or_stop() -> None:
     random = Random(1)  # noqa: S311 - no secret: it must come again
     for number in range(3_000):
         codec = number % 6 % 5
@@ -403,7 +403,7 @@ def test_whatever_is_damaged_no_byte_makes_it_raise_or_stay() -> None:
         assert 0 < read.next_fetch_offset <= 6
 
 
-def test_a_fetch_of_which_nothing_is_read_keeps_its_data_no_longer() -> None:
+def test_an_unread_fetch_releases_its_data() -> None:
     """A damaged one is fetched again: a thousand of them would keep a gigabyte."""
     gc.disable()
     try:

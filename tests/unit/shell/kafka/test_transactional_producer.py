@@ -45,7 +45,7 @@ async def test_each_partition_has_a_transactional_id_and_a_transaction_is_open_f
     await client.stop()
 
 
-async def test_installations_whose_names_join_to_the_same_text_have_different_transactional_ids() -> None:
+async def test_installations_with_equal_joined_names_get_different_ids() -> None:
     first = new_producer(Settings(app_id="apportion", requests_topic="staging-context-requests"), 0)
     second = new_producer(Settings(app_id="apportion-staging", requests_topic="context-requests"), 0)
     assert first.transactional_id != second.transactional_id
@@ -67,7 +67,7 @@ async def test_metadata_travel_with_the_offset() -> None:
     assert request._topics == [(PLACE.topic, [(PLACE.partition, 5, "known")])]
 
 
-async def test_partitions_are_told_to_the_coordinator_before_the_offset_is() -> None:
+async def test_partitions_are_added_to_the_transaction_before_the_offset() -> None:
     """Only then does the client wait for the transaction before as shortly as above."""
     transaction, asked = manager(), []
     own: Any = SimpleNamespace(_txn_manager=transaction)
@@ -95,14 +95,14 @@ async def test_a_transaction_that_is_open_is_aborted(state: TransactionState) ->
     assert aborted.is_set()
 
 
-async def test_one_that_is_being_committed_is_left_to_it() -> None:
+async def test_abort_leaves_a_committing_transaction_alone() -> None:
     transaction = manager()
     transaction.committing_transaction()
     await with_client(_txn_manager=transaction).abort()
     assert transaction.state is TransactionState.COMMITTING_TRANSACTION
 
 
-async def test_to_stop_does_not_wait_for_what_the_client_has_not_sent() -> None:
+async def test_stopping_does_not_wait_for_unsent_records() -> None:
     producer = new_producer(Settings(), 7)
     await producer.stop()
     client = producer._client = producer._new_client()
@@ -115,7 +115,7 @@ async def test_to_stop_does_not_wait_for_what_the_client_has_not_sent() -> None:
     assert client._closed
 
 
-async def test_the_offset_leaves_when_all_records_stand() -> None:
+async def test_the_offset_is_sent_after_all_records_are_acknowledged() -> None:
     """A broker that still asks about the records gives them up for it."""
     producer = new_producer(Settings(), 7)
     client = producer._client = producer._new_client()

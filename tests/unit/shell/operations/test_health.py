@@ -130,7 +130,7 @@ def test_the_membership_may_be_gone_while_no_broker_answers(worker: Watched) -> 
     assert worker.is_alive
 
 
-def test_a_client_whose_thread_is_blocked_is_dead_though_its_brokers_are_not_heard(worker: Watched) -> None:
+def test_a_blocked_client_thread_is_dead_even_without_brokers(worker: Watched) -> None:
     worker.passes(100)
     worker.passes(30, thread_turned_s=100.0, brokers_heard_s=100.0)
     assert worker.is_alive

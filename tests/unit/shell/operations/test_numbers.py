@@ -68,7 +68,7 @@ def test_end_to_end_is_from_the_records_time_and_never_negative() -> None:
     assert values["apportion_end_to_end_seconds_bucket", "2.5"] == 2
 
 
-def test_what_can_be_counted_is_there_from_the_start() -> None:
+def test_every_counter_exists_from_the_start() -> None:
     """A rate of what was never there is nothing, not zero: an alert on it would not go off."""
     values = scraped(Numbers())
     counters = [metric for metric in METRICS if metric.kind is MetricKind.COUNTER and not metric.labels]
@@ -132,7 +132,7 @@ def test_no_metric_has_a_session_or_an_id_as_a_label() -> None:
     }
 
 
-def test_partitions_that_went_to_another_worker_are_told_of_no_more() -> None:
+def test_partitions_of_another_worker_leave_the_metrics() -> None:
     numbers = Numbers()
     [lag] = [metric for metric in METRICS if metric.name == "apportion_lag_events"]
     numbers.put_all(lag, {0: 3, 1: 5})

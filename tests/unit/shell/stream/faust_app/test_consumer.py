@@ -147,7 +147,7 @@ async def test_partitions_that_are_taken_away_while_they_are_sought_do_not_flow(
     assert consumer.app.pipeline.has_room(0)
 
 
-async def test_what_is_read_across_a_rebalance_is_dropped(
+async def test_records_read_across_a_rebalance_are_dropped(
     consumer: PipelineConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its partitions have a new owner, or are sought again: rows are not read for them yet."""
@@ -189,7 +189,7 @@ async def test_the_committed_offsets_are_sought_when_no_read_is_under_way(consum
     assert [step for step, _ in client.steps] == ["read", "seek"]
 
 
-async def test_a_read_waits_for_a_seek_that_a_rebalance_made_nobody_wait_for(
+async def test_a_read_waits_for_a_seek_that_its_rebalance_abandoned(
     consumer: PipelineConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It goes on, and what was read meanwhile would be read again."""
@@ -213,7 +213,7 @@ async def test_a_read_waits_for_a_seek_that_a_rebalance_made_nobody_wait_for(
     assert [step for step, _ in client.steps] == ["seek", "read"]
 
 
-async def test_what_is_durable_is_committed_once(consumer: PipelineConsumer) -> None:
+async def test_a_durable_offset_is_committed_once(consumer: PipelineConsumer) -> None:
     await consumer.perform_seek()
     consumer.app.pipeline.flows[1].durable_offset = 9
     assert await consumer.commit()
@@ -221,7 +221,7 @@ async def test_what_is_durable_is_committed_once(consumer: PipelineConsumer) -> 
     assert consumer._thread.steps[1:] == [("commit", {OTHER: 9})]
 
 
-async def test_what_the_group_does_not_take_is_committed_again(consumer: PipelineConsumer) -> None:
+async def test_a_commit_that_the_group_refuses_is_repeated(consumer: PipelineConsumer) -> None:
     await consumer.perform_seek()
     consumer._thread.group_takes_commits = False
     consumer.app.pipeline.flows[1].durable_offset = 9

@@ -267,7 +267,7 @@ async def test_brokers_that_take_a_question_and_never_answer_it_do_not(stage: St
     assert stage.probe.health.why_not_ready() == ()
 
 
-async def test_health_is_told_while_a_question_to_a_broker_waits(stage: Stage) -> None:
+async def test_health_is_served_while_a_broker_call_waits(stage: Stage) -> None:
     stage.brokers_are(silent=True)
     asking = asyncio.create_task(stage.probe.ask())
     await asyncio.sleep(0)
@@ -290,7 +290,7 @@ async def test_offsets_without_a_record_behind_the_last_event_are_no_lag_and_no_
     assert stage.value(metrics.LAG, "0") == 0
 
 
-async def test_what_an_open_transaction_holds_back_is_no_work_and_has_a_metric(stage: Stage) -> None:
+async def test_records_behind_an_open_transaction_are_no_lag_and_have_a_metric(stage: Stage) -> None:
     stage.member.end = 7
     await stage.passes(5 * MINUTE_S)
     await stage.probe.refresh()
@@ -339,7 +339,7 @@ async def test_a_worker_that_the_group_never_takes_is_dead_though_it_has_no_part
     await stage.probe.refresh()
 
 
-async def test_lag_is_what_is_not_durable(stage: Stage) -> None:
+async def test_lag_counts_events_that_are_not_durable(stage: Stage) -> None:
     stage.compose(events=3)
     stage.ends_at(10)
     await stage.passes(5)
@@ -353,7 +353,7 @@ async def test_lag_is_what_is_not_durable(stage: Stage) -> None:
     assert stage.value(metrics.EVENTS) == 3
 
 
-async def test_what_would_be_read_again_is_what_was_fetched_and_is_not_committed(stage: Stage) -> None:
+async def test_uncommitted_counts_fetched_events_without_a_commit(stage: Stage) -> None:
     stage.compose(events=9)
     await stage.probe.refresh()
     assert stage.value(metrics.UNCOMMITTED, "0") == 9
@@ -363,7 +363,7 @@ async def test_what_would_be_read_again_is_what_was_fetched_and_is_not_committed
     assert stage.value(metrics.WAITING_EVENTS, "0") is None, "nobody waits for turns without limits"
 
 
-async def test_what_waits_for_turns_and_what_is_remembered_has_its_gauges() -> None:
+async def test_waiting_events_and_the_cache_have_gauges() -> None:
     queue = partial(TenantQueue, TenantLimits(0.5, 0, 1 << 20), Buckets(0))
     stage = Stage(FairPipeline, new_queue=queue)
     stage.pipeline.fetched(0, [ConsumerRecord("requests", 0, 0, 1, 0, b"a/s", b"x" * 1_000, None, 0, 0, ())])
@@ -416,7 +416,7 @@ async def test_a_worker_that_starts_shows_the_failures_of_its_group_until_its_ow
     assert stage.value(metrics.EVENT_FAILURES, "0") == 0
 
 
-async def test_a_worker_that_ends_by_itself_in_time_is_not_ended_before() -> None:
+async def test_the_probe_waits_longer_than_the_workers_own_deadlines() -> None:
     patience = patience_of(Settings())
     assert patience.stalled_s <= MINUTE_S
     slow = patience_of(Settings(delivery_timeout_s=40.0, session_timeout_s=60.0, rebalance_timeout_s=90.0))

@@ -96,7 +96,7 @@ def test_the_same_record_from_the_same_row_gives_the_same_bytes_in_every_worker(
     assert without_run(*again[0]) == without_run(*again[1])
 
 
-def test_run_tells_who_made_the_decision_from_what() -> None:
+def test_the_run_section_names_worker_and_source() -> None:
     decision = event_of(messages(answers("apportion@host:1"), record(request("r1"), offset=3))[1])
     run = decision["run"]
     assert run["source"] == {"topic": "context-requests", "partition": 0, "offset": 3}

@@ -244,7 +244,7 @@ EVENTS = st.lists(
 
 @settings(max_examples=40, deadline=None)
 @given(EVENTS, st.lists(st.integers(1, 12), min_size=1, max_size=4), st.lists(st.integers(0, 4), max_size=4))
-def test_through_any_crashes_answers_are_those_of_the_order_of_offsets_each_once(
+def test_through_any_crashes_each_answer_comes_once_in_offset_order(
     events: list[tuple[str, str, int]], fetches: list[int], deaths: list[int]
 ) -> None:
     records = [
@@ -271,7 +271,7 @@ def test_through_any_crashes_answers_are_those_of_the_order_of_offsets_each_once
 
 
 @pytest.mark.asyncio
-async def test_what_waits_is_not_committed_though_what_is_behind_it_is_answered() -> None:
+async def test_a_waiting_event_holds_the_commit_back_though_later_are_answered() -> None:
     topics = Topics()
     stage = Stage(topics, limits=TenantLimits(0.01, 0, 1 << 20))
     stage.pipeline.fetched(0, [*(read(n, "noisy", f"s{n}") for n in range(20)), read(20, "quiet")])
@@ -285,7 +285,7 @@ async def test_what_waits_is_not_committed_though_what_is_behind_it_is_answered(
 
 
 @pytest.mark.asyncio
-async def test_beyond_a_distance_between_offsets_nothing_more_is_fetched() -> None:
+async def test_fetching_stops_beyond_a_distance_between_offsets() -> None:
     topics = Topics()
     stage = Stage(topics, limits=TenantLimits(0.01, 0, 1 << 20))
     stage.pipeline.fetched(
@@ -336,7 +336,7 @@ async def test_a_tenant_above_its_limit_waits_for_time_while_others_are_answered
 
 
 @pytest.mark.asyncio
-async def test_an_event_that_ends_workers_does_so_in_its_turn_and_is_set_aside_there(
+async def test_an_event_that_ends_workers_fails_and_is_skipped_in_its_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     real = Answers.answer
@@ -418,7 +418,7 @@ class KilledError(BaseException):
 @pytest.mark.asyncio
 @pytest.mark.parametrize("limits", [None, LIMITS], ids=["in the order of offsets", "by turns"])
 @pytest.mark.parametrize("killing", [0, 3, 11])
-async def test_an_event_that_kills_workers_is_found_and_set_aside_and_no_other(
+async def test_only_the_event_that_kills_workers_is_skipped(
     monkeypatch: pytest.MonkeyPatch, killing: int, limits: TenantLimits | None
 ) -> None:
     real = Answers.answer

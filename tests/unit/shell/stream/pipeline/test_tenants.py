@@ -94,7 +94,7 @@ def test_a_limit_lets_a_second_be_had_at_once_and_no_more_however_long_nothing_c
     assert round(buckets.wait_s(b"a"), 9) == round(1 / 3, 9)
 
 
-def test_of_tenants_that_are_at_rest_nothing_is_kept() -> None:
+def test_idle_tenants_are_forgotten() -> None:
     clock = Clock()
     buckets = Buckets(10, clock)
     for number in range(10_000):
@@ -103,14 +103,14 @@ def test_of_tenants_that_are_at_rest_nothing_is_kept() -> None:
     assert len(buckets._held) <= 1_025
 
 
-def test_what_a_row_has_seen_counts_for_no_limit() -> None:
+def test_repeated_events_count_for_no_limit() -> None:
     limits = TenantLimits(1.0, 1, 1 << 20)
     queue = TenantQueue(limits, Buckets(1, Clock()), lambda record: record.offset < 50)
     queue.add([record(offset, "a") for offset in range(60)])
     assert turn(queue) == (list(range(51)), [])
 
 
-def test_who_is_held_back_goes_ahead_no_more_until_that_event_had_its_turn() -> None:
+def test_a_held_back_session_goes_ahead_only_after_its_turn() -> None:
     noisy = [record(offset, "noisy") for offset in range(200)]
     queue = queue_of(*noisy, record(200, "a"), record(201, "a"), record(202, "b"))
     shares = queue.shares()
@@ -169,7 +169,7 @@ def test_events_that_went_ahead_are_held_no_longer() -> None:
     assert not [reference for reference in went if reference() is not None]
 
 
-def test_what_a_successor_reads_again_is_bounded_however_much_went_ahead() -> None:
+def test_the_distance_that_a_successor_reads_again_is_bounded() -> None:
     clock = Clock()
     queue = queue_of(record(0, "noisy"), limits=TenantLimits(0.25, 1, 1 << 20), clock=clock)
     turn(queue)

@@ -53,7 +53,7 @@ def verifier() -> Iterator[ShareVerifier]:
     made.stop()
 
 
-def test_what_differs_is_counted_and_told_with_its_place_and_id(
+def test_differences_are_counted_and_logged_with_place_and_id(
     verifier: ShareVerifier, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, logger="apportion"):
@@ -74,7 +74,7 @@ def test_what_finds_no_room_is_dropped_and_counted(verifier: ShareVerifier) -> N
     assert verifier.counts == VerifierCounts(dropped=3)
 
 
-def test_a_process_that_has_ended_is_told_once_and_the_stream_goes_on(
+def test_an_ended_process_is_logged_once_and_the_stream_goes_on(
     verifier: ShareVerifier, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, logger="apportion"):

@@ -78,7 +78,7 @@ def test_an_event_that_is_both_is_in_the_future() -> None:
     assert refusal(time, request(5), replace(recorded(1))) == (ErrorCode.IN_FUTURE, "$.requested_at")
 
 
-def test_rows_go_by_what_is_committed_alone() -> None:
+def test_rows_expire_by_committed_time_alone() -> None:
     time = StreamTime(3_600)
     time.see(request(5), recorded())
     assert time.let_go_until_us == 0

@@ -100,13 +100,13 @@ async def test_another_record_where_one_was_seen_is_another_topic(looking: Looki
         await looking.finds(Topic(31, 32, 33, 34, 35))
 
 
-async def test_a_topic_that_ends_before_what_was_seen_is_another(looking: Looking) -> None:
+async def test_a_topic_that_ends_before_the_seen_offset_is_another_topic(looking: Looking) -> None:
     await looking.watch.look()
     with pytest.raises(RequestsReplacedError, match="up to offset 2, and it ends at 1"):
         await looking.finds(Topic(10))
 
 
-async def test_what_retention_took_tells_nothing_and_what_is_left_is_seen_from_then_on(
+async def test_retention_is_no_replacement_and_remaining_records_are_noted(
     looking: Looking,
 ) -> None:
     await looking.watch.look()
@@ -116,7 +116,7 @@ async def test_what_retention_took_tells_nothing_and_what_is_left_is_seen_from_t
         await looking.finds(Topic(*range(100, 110)))
 
 
-async def test_brokers_that_are_away_end_nobody_and_the_next_look_tells(looking: Looking) -> None:
+async def test_unreachable_brokers_are_ignored_until_the_next_look(looking: Looking) -> None:
     await looking.watch.look()
     away = Topic()
     away.is_away = True
