@@ -90,7 +90,7 @@ def authorized(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Authorized]
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("guarantee", Guarantee)
-async def test_a_worker_answers_by_what_the_script_allows_and_so_are_topics_made(
+async def test_the_scripts_acls_let_a_worker_answer_and_topics_be_created(
     authorized: Authorized, guarantee: Guarantee
 ) -> None:
     admin = authorized.settings("admin", partitions=2, guarantee=guarantee)

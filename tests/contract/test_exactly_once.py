@@ -67,7 +67,7 @@ async def write_row(stage: Stage, producer: TransactionalProducer, offset: int) 
     )
 
 
-async def test_a_kill_in_the_middle_of_a_transaction_loses_nothing_and_nothing_is_seen_twice(
+async def test_a_kill_during_a_transaction_loses_and_repeats_no_record(
     stage: Stage,
 ) -> None:
     sent = requests("r", 400)
@@ -101,7 +101,7 @@ async def test_a_worker_that_wakes_in_a_transaction_when_another_has_answered_wr
     await assert_seen_once(stage, len(sent) + len(later))
 
 
-async def test_who_comes_after_fences_who_was_before_and_waits_for_nothing_that_was_left_open(
+async def test_a_successor_fences_its_predecessor_and_its_open_transaction(
     stage: Stage,
 ) -> None:
     settings = stage.settings

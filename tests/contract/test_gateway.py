@@ -89,7 +89,7 @@ async def assert_answered_once(stage: Stage, first: Caller, second: Caller) -> N
     assert without_run(new["decision"]) in [without_run(decision) for decision in outputs.decisions]
 
 
-async def test_an_answer_is_found_wherever_it_is_in_its_partition(bootstrap_servers: str) -> None:
+async def test_an_answer_is_found_at_any_offset_of_its_partition(bootstrap_servers: str) -> None:
     settings = own_settings(bootstrap_servers)
     async with staged(settings) as stage:
         topic = settings.composed_topic

@@ -82,7 +82,7 @@ GroupCoordinator._do_heartbeat = beat
 """
 
 
-async def test_a_worker_whose_heartbeats_are_refused_ends_without_any_traffic(stage: Stage) -> None:
+async def test_a_worker_with_refused_heartbeats_ends_without_any_traffic(stage: Stage) -> None:
     async with worker_running(stage.settings, prelude=REFUSED) as worker:
         assert await worker.ended(stage.settings.session_timeout_s + END_S) == 1
     assert f"apportion: group_failed: this worker is not a member of the group {stage.settings.app_id}" in (
@@ -99,7 +99,7 @@ PartitionAssignor.on_assignment = on_assignment
 """
 
 
-async def test_a_worker_whose_client_fails_at_its_first_assignment_ends(stage: Stage) -> None:
+async def test_a_client_failure_at_the_first_assignment_ends_the_worker(stage: Stage) -> None:
     async with worker_running(stage.settings, until_ready=False, prelude=COORDINATION_FAILS) as worker:
         assert await worker.ended() == 1
     assert "apportion: group_failed: " in worker.log

@@ -71,7 +71,7 @@ async def scraped(http: ClientSession) -> dict[tuple[str, ...], float]:
     return {(sample.name, *sorted(sample.labels.values())): sample.value for sample in samples}
 
 
-async def test_a_worker_tells_its_health_and_its_metrics(stage: Stage) -> None:
+async def test_a_worker_serves_its_health_and_its_metrics(stage: Stage) -> None:
     settings, sent = stage.settings, requests("r", 40)
     async with (
         worker_running(settings, until_ready=False) as worker,
@@ -96,7 +96,7 @@ async def test_a_worker_tells_its_health_and_its_metrics(stage: Stage) -> None:
     assert values["apportion_tokens_used_total",] == used
 
 
-async def test_a_worker_that_hangs_goes_on_running_and_tells_its_supervisor(stage: Stage) -> None:
+async def test_a_hanging_worker_keeps_running_and_reports_itself_unhealthy(stage: Stage) -> None:
     settings = stage.settings
     async with (
         worker_running(settings, prelude=HANGING) as worker,

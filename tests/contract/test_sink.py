@@ -67,7 +67,9 @@ def names(tables: Path) -> int:
     return sum(1 for _ in tables.glob("_batches/*/*/*.json"))
 
 
-async def test_topics_stand_in_the_tables_and_once_is_enough(bootstrap_servers: str, tmp_path: Path) -> None:
+async def test_topics_are_written_to_tables_and_once_ends_at_the_end(
+    bootstrap_servers: str, tmp_path: Path
+) -> None:
     settings = own_settings(bootstrap_servers)
     await create_topics(settings)
     held: Held = {}
@@ -95,7 +97,7 @@ async def test_sinks_that_are_killed_lose_and_double_nothing(kafka: str, tmp_pat
     assert_holds(Store(str(tmp_path)), held)
 
 
-async def test_a_topic_that_was_made_anew_is_written_from_its_beginning_beside_the_old_rows(
+async def test_a_recreated_topic_is_written_from_its_start_next_to_old_rows(
     kafka: str, tmp_path: Path
 ) -> None:
     """While the new topic is shorter than the rows of the old one, and once it is longer."""

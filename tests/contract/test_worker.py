@@ -283,7 +283,7 @@ def has_dead_letters(count: int) -> Callable[[Outputs], bool]:
     return lambda out: len(out.dead_letters) >= count
 
 
-async def test_a_producer_that_invents_tenants_stops_nobody_nor_a_worker_that_starts_again(
+async def test_invented_tenants_stop_neither_a_worker_nor_its_restart(
     bootstrap_servers: str,
 ) -> None:
     settings = own_settings(bootstrap_servers, dead_letter_window=10, dead_letter_share_max=0.5)
@@ -299,7 +299,7 @@ async def test_a_producer_that_invents_tenants_stops_nobody_nor_a_worker_that_st
                 assert await worker.stop() == 0, worker.log
 
 
-async def test_one_bad_producer_stops_nobody(bootstrap_servers: str) -> None:
+async def test_one_bad_producer_stops_no_worker(bootstrap_servers: str) -> None:
     settings = own_settings(bootstrap_servers, dead_letter_window=20)
     good = [request(f"good-{number}", f"s{number}", tenant=f"t{number % 5}") for number in range(20)]
     wrong = {"candidates": [candidate("c", lane="no")], "tenant": "acme"}

@@ -182,7 +182,7 @@ async def test_an_event_that_cannot_be_dealt_with_stops_the_worker_and_is_not_co
     assert row["seen_offset"] == 2
 
 
-async def test_an_event_that_has_ended_workers_is_set_aside_only_where_that_is_wanted(kafka: str) -> None:
+async def test_an_event_that_ends_workers_is_skipped_only_if_set(kafka: str) -> None:
     sent = [request(name) for name in ("before", "fault", "after")]
     async with staged(own_settings(kafka)) as stage:
         await stage.send(*sent)
@@ -217,9 +217,7 @@ place.compose = compose
 
 
 @pytest.mark.parametrize("guarantee", Guarantee)
-async def test_an_event_that_kills_workers_is_set_aside_and_no_other(
-    kafka: str, guarantee: Guarantee
-) -> None:
+async def test_only_the_killing_event_is_skipped(kafka: str, guarantee: Guarantee) -> None:
     sent = [request(name) for name in ("before", "fault", "after")]
     own = own_settings(kafka, partitions=1, event_failures_max=1, guarantee=guarantee)
     async with staged(own, "read_committed") as stage:
@@ -293,7 +291,7 @@ async def test_a_static_member_that_comes_back_in_time_moves_no_partition(kafka:
         await assert_answered_and_charged_once(stage, sent + again)
 
 
-async def test_missing_topics_are_told_and_not_made(bootstrap_servers: str) -> None:
+async def test_missing_topics_are_reported_and_not_created(bootstrap_servers: str) -> None:
     settings = own_settings(bootstrap_servers)
     async with worker_running(settings, until_ready=False) as worker:
         assert await worker.ended() == 1

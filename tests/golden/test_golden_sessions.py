@@ -65,7 +65,7 @@ def lines(name: str, session: str = "*") -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def test_every_strategy_counter_status_fidelity_and_reason_stands_in_the_files() -> None:
+def test_the_files_have_every_strategy_counter_status_fidelity_and_reason() -> None:
     composed, decisions = list(lines("composed")), list(lines("decisions"))
     entries = [entry for decision in decisions for entry in decision.get("candidates", ())]
     assert {message["policy"]["strategy"] for message in composed} == set(STRATEGIES)
@@ -79,7 +79,7 @@ def test_every_strategy_counter_status_fidelity_and_reason_stands_in_the_files()
     assert any("shortfall" in group for decision in decisions for group in decision.get("groups", ()))
 
 
-def test_every_way_to_shrink_stands_in_the_files_under_every_sort_of_counter() -> None:
+def test_the_files_have_every_shrink_strategy_under_both_sorts_of_counter() -> None:
     asked = {
         (event["request_id"], candidate["id"]): candidate.get("shrink") or SHRINK_BY_KIND[candidate["kind"]]
         for event in lines("events", "shrinking")
@@ -96,7 +96,7 @@ def test_every_way_to_shrink_stands_in_the_files_under_every_sort_of_counter() -
         assert shrunk == set(ShrinkStrategy) - {"never"}
 
 
-def test_every_error_that_the_command_can_tell_stands_in_the_files() -> None:
+def test_the_files_have_every_error_code_of_the_command() -> None:
     of_topics = {
         *("wrong_key", "wrong_partition", "too_late", "in_future"),
         *("invalid_policy", "policy_changed", "event_failed", "unreadable_record"),

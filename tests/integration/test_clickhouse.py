@@ -135,7 +135,7 @@ def _plain(name: str, value: Any) -> Any:
         (Table.DEAD_LETTERS, DEAD_LETTERS, LETTERS),
     ],
 )
-def test_the_columns_are_those_of_the_sink(
+def test_the_columns_equal_the_columns_of_the_sink(
     clickhouse: ClickHouse, table: Table, topic: str, values: list[bytes]
 ) -> None:
     found = clickhouse.rows(f"SELECT * FROM apportion.{table} FINAL")  # noqa: S608 - our own names
@@ -145,7 +145,7 @@ def test_the_columns_are_those_of_the_sink(
     assert comparable(found, found[0]) == comparable(expected, found[0])
 
 
-def test_what_came_twice_counts_once(clickhouse: ClickHouse) -> None:
+def test_duplicated_records_count_once(clickhouse: ClickHouse) -> None:
     decisions = [json.loads(each) for each in SENT]
     assert clickhouse.count("decisions") == 2 * len(SENT)
     assert clickhouse.count("decisions FINAL") == len(SENT)
@@ -160,7 +160,7 @@ def test_the_queries_of_the_page_run(clickhouse: ClickHouse) -> None:
     assert {share["policy_name"] for share in shares} >= {"lanes"}
 
 
-def test_what_is_no_decision_of_this_version_has_its_place_and_stops_nothing(clickhouse: ClickHouse) -> None:
+def test_unreadable_records_keep_their_place_and_stop_nothing(clickhouse: ClickHouse) -> None:
     found = clickhouse.rows("SELECT topic, offset, value_bytes FROM apportion.unreadable ORDER BY offset")
     assert [(finding["offset"] - len(SENT), finding["value_bytes"]) for finding in found] == [
         (number, len(value)) for number, value in enumerate(OTHER)

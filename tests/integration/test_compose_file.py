@@ -150,7 +150,7 @@ def test_the_worker_is_not_root(stack: Stack) -> None:
     assert stack.compose("exec", "-T", "worker", "id", "-u").strip() == "10001"
 
 
-def test_the_image_lists_what_it_installs_and_cannot_install_or_compile_more(stack: Stack) -> None:
+def test_the_image_lists_its_packages_and_has_no_installer_or_compiler(stack: Stack) -> None:
     python = stack.compose("exec", "-T", "worker", "python", "-c", LISTED)
     installed, listed = json.loads(python)
     assert set(installed) - set(listed) == {"apportion"}
@@ -176,7 +176,7 @@ def test_docker_asks_the_worker_for_its_health(stack: Stack) -> None:
 
 
 @pytest.mark.usefixtures("composed")
-def test_the_gateway_is_healthy_and_answers_who_has_the_token(stack: Stack) -> None:
+def test_the_gateway_is_healthy_and_answers_the_holder_of_a_token(stack: Stack) -> None:
     stack.compose("up", "--detach", "--wait", "gateway")
     token = tomllib.loads(stack.tokens.read_text())["local"]["token"]
     call = urllib.request.Request(  # noqa: S310 - our own gateway
@@ -189,7 +189,7 @@ def test_the_gateway_is_healthy_and_answers_who_has_the_token(stack: Stack) -> N
 
 
 @pytest.mark.usefixtures("composed")
-def test_a_worker_that_has_answered_stops_when_it_is_told_to(stack: Stack) -> None:
+def test_a_worker_that_has_answered_stops_on_request(stack: Stack) -> None:
     stack.compose("stop", "worker")
     state = json.loads(stack.compose("ps", "--all", "--format", "json", "worker"))
     assert state["ExitCode"] == 0

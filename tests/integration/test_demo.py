@@ -106,7 +106,7 @@ def read_until(demo: subprocess.Popen[str], part: str) -> list[str]:
     raise AssertionError("".join(lines))
 
 
-def test_it_tells_what_the_readme_says_whatever_settings_lie_about_and_leaves_only_the_page(
+def test_it_prints_the_readmes_output_and_leaves_only_the_page(
     folder: Path,
 ) -> None:
     (folder.parent / "apportion.toml").write_text('partitions = 8\nfingerprint_secret_file = "missing"\n')
@@ -144,7 +144,7 @@ def test_it_sums_up_before_it_stays_and_ends_well_with_ctrl_c(folder: Path) -> N
         assert ended(demo) == (0, "Stopped.\n")
 
 
-def test_dead_letters_are_told_in_full_and_are_exit_code_3(
+def test_dead_letters_are_shown_in_full_and_give_exit_code_3(
     folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     policies = tmp_path_factory.mktemp("policies")
@@ -160,7 +160,7 @@ def test_dead_letters_are_told_in_full_and_are_exit_code_3(
     assert "apportion: dead_letters: 3 events were refused" in shown
 
 
-def test_a_worker_that_dies_is_told_at_once(folder: Path) -> None:
+def test_a_dead_worker_is_reported_at_once(folder: Path) -> None:
     with start(folder, "--requests", "300") as demo:
         read_until(demo, "/8,000")
         for worker in descendants(demo.pid):
@@ -193,7 +193,7 @@ async def test_a_worker_that_cannot_start_says_why_and_nothing_else(caplog: pyte
         (("--report", "missing/page.html"), 2, "--report"),
     ],
 )
-def test_what_is_wrong_is_told_before_anything_starts(
+def test_wrong_arguments_are_refused_before_the_start(
     arguments: tuple[str, ...], exit_code: int, told: str, folder: Path
 ) -> None:
     found, shown = run(folder, *arguments)

@@ -178,7 +178,7 @@ async def list_topics(bootstrap_servers: str) -> set[str]:
 
 
 @pytest.mark.asyncio
-async def test_what_is_produced_is_consumed(broker: EmbeddedBroker) -> None:
+async def test_produced_records_are_consumed(broker: EmbeddedBroker) -> None:
     stamps = {"max_message_bytes": "4194304", "message_timestamp_type": "LogAppendTime"}
     await create_topic(broker.bootstrap_servers, "requests", **stamps)
     value, headers = os.urandom(LARGE_EVENT_BYTES), (("ce_type", b"context-request"),)
@@ -276,7 +276,7 @@ def test_a_ctrl_c_leaves_it_to_its_parent(parent: Parent, temporary: Path) -> No
     assert not any(temporary.iterdir())
 
 
-def test_the_watchdog_ends_it_when_it_is_told_to(broker: EmbeddedBroker, temporary: Path) -> None:
+def test_the_watchdog_ends_the_broker_on_sigterm(broker: EmbeddedBroker, temporary: Path) -> None:
     pid = broker_pid(temporary)
     broker.watchdog.terminate()
     assert broker.watchdog.wait(DEADLINE_S) == 0
@@ -337,7 +337,7 @@ time.sleep(60)
     assert not any(temporary.iterdir())
 
 
-def test_a_program_that_says_nothing_is_given_up(program: Callable[[str], Path], temporary: Path) -> None:
+def test_a_silent_program_is_given_up(program: Callable[[str], Path], temporary: Path) -> None:
     program("#!/bin/sh\nexec sleep 60\n")
     expected = pytest.raises(BrokerNotStartedError, match=r"did not answer within 0.1 s")
     with expected, embedded_broker(ready_timeout_s=0.1):

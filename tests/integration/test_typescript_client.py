@@ -67,7 +67,7 @@ def called(built: Path, url: str, options: dict[str, Any], *calls: list[Any]) ->
     return map(json.loads, done.stdout.splitlines())
 
 
-def test_the_types_are_those_of_the_schemas(built: Path) -> None:
+def test_the_types_match_the_schemas(built: Path) -> None:
     made = ran("node", "generate.mjs", str(ROOT / "schemas"), folder=built)
     assert made.stdout == (CLIENT / "types.ts").read_text("utf-8")
 
@@ -135,7 +135,7 @@ def test_failures_are_errors(built: Path) -> None:
     assert "TypeError: give the URL of a gateway" in ran("node", "calls.js", *arguments, folder=built).stderr
 
 
-def test_the_example_of_the_page_prints_what_it_shows(built: Path) -> None:
+def test_the_example_of_the_page_prints_the_shown_output(built: Path) -> None:
     with running() as (_, url):
         script = (built / "example.js").read_text().replace("http://localhost:8080", url)
         (built / "example.js").write_text(script)

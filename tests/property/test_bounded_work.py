@@ -213,7 +213,7 @@ def seamless(strategy: str, limit: int) -> tuple[Policy, dict[str, Any]]:
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
 @pytest.mark.parametrize(("counter", "used_share"), [(COUNTERS["o200k_base"], 0.97), (Growing(), 0.8)])
 @pytest.mark.parametrize("strategy", ["lanes", "conversation", "layers"])
-def test_a_text_without_a_seam_is_counted_a_few_times_and_what_stands_of_it_exactly(
+def test_a_text_without_seams_is_counted_few_times_and_exactly(
     strategy: str, counter: TokenCounter, used_share: float, share: float
 ) -> None:
     limit = int(share * counter.count(SEAMLESS))

@@ -89,7 +89,7 @@ def group_row(group: dict[str, Any]) -> dict[str, Any]:
 
 @settings(deadline=None)
 @given(st.lists(DECISIONS, max_size=4))
-def test_random_records_stand_in_the_tables_as_they_are(records: list[dict[str, Any]]) -> None:
+def test_random_records_are_in_the_tables_unchanged(records: list[dict[str, Any]]) -> None:
     values = [json.dumps(record).encode() for record in records]
     offsets = range(len(values))
     tables = convert(

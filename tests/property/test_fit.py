@@ -77,7 +77,7 @@ def counted(fitting: Fitted, *, is_anthropic: bool) -> list[Message]:
 
 @given(chats | anthropic_chats, limits, artifacts)
 @settings(deadline=None)
-def test_what_is_sent_is_within_the_limit_and_whole(
+def test_sent_messages_are_within_the_limit_and_whole(
     chat: Any, limit_tokens: int, given_artifacts: Any
 ) -> None:
     fitting = fitted(chat, limit_tokens, given_artifacts, LocalSessions(), 0)
@@ -120,9 +120,7 @@ def test_the_same_turns_give_the_same_bytes_whether_rows_are_kept_here_or_elsewh
 
 @given(st.lists(rounds, min_size=1, max_size=12), st.integers(60, 300))
 @settings(deadline=None)
-def test_ids_stay_those_of_the_messages_while_a_chat_grows(
-    turns: list[list[Message]], limit_tokens: int
-) -> None:
+def test_messages_keep_their_ids_while_a_chat_grows(turns: list[list[Message]], limit_tokens: int) -> None:
     sessions = LocalSessions()
     chat: list[Message] = [{"role": "system", "content": "Be brief."}]
     for turn, added in enumerate(turns):
@@ -141,7 +139,7 @@ def test_ids_stay_those_of_the_messages_while_a_chat_grows(
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), chats), min_size=2, max_size=6), limits)
 @settings(deadline=None, max_examples=50)
-def test_the_held_beginning_is_what_is_sent_again(
+def test_the_held_prefix_is_the_repeated_part(
     turns: list[tuple[int, int, list[Message]]], limit_tokens: int
 ) -> None:
     sessions, chat, before = LocalSessions(), list[Message](), list[Message]()

@@ -66,7 +66,7 @@ def fitted(
 
 @SETTINGS
 @given(candidates(), st.fixed_dictionaries(limits), tables(), counting)
-def test_the_count_of_what_is_emitted_never_passes_the_limit(
+def test_the_count_of_the_output_never_passes_the_limit(
     candidates: list[dict[str, Any]],
     asked: dict[str, Any],
     table: dict[str, Any],
@@ -83,7 +83,7 @@ def test_the_count_of_what_is_emitted_never_passes_the_limit(
 
 @SETTINGS
 @given(candidates(), st.fixed_dictionaries(limits), tables(), counting)
-def test_protected_ones_stand_wherever_anything_does(
+def test_protected_candidates_are_in_every_composed_answer(
     candidates: list[dict[str, Any]],
     asked: dict[str, Any],
     table: dict[str, Any],

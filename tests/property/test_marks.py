@@ -133,7 +133,7 @@ def offered(random: Random, parser: Parser, marks: list[str]) -> list[dict[str, 
 
 @pytest.mark.parametrize("block", range(10))
 @pytest.mark.parametrize("changes", [{}, WITH_IDS], ids=["of the page", "with ids"])
-def test_what_a_text_shows_as_items_is_what_stands_in_it(changes: dict[str, Any], block: int) -> None:
+def test_the_items_parsed_from_a_text_are_the_selected_items(changes: dict[str, Any], block: int) -> None:
     raw = RAW | changes
     parser, policy = Parser(raw), parse_policy(raw)
     random = Random(block)  # noqa: S311 - the same texts in every run, not a secret

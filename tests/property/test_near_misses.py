@@ -79,7 +79,7 @@ def test_of_a_crowd_it_is_selected(
     1,
     0,
 )
-def test_beside_pins_estimates_templates_and_repeats_too(
+def test_near_misses_hold_with_pins_estimates_templates_and_repeats(
     drawn: list[dict[str, Any]],
     constrained: dict[str, Any],
     state: dict[str, Any],
@@ -93,7 +93,7 @@ def test_beside_pins_estimates_templates_and_repeats_too(
 
 @settings(max_examples=100, deadline=None)
 @given(crowds, narrow, st.integers(1, 150))
-def test_what_the_limit_refused_without_telling_more_no_limit_at_all_admits(
+def test_candidates_without_more_are_refused_under_any_limit(
     crowd: list[dict[str, Any]], lanes: dict[str, Any], limit: int
 ) -> None:
     policy = lanes_policy(budget_tokens=1_000, lanes=lanes)

@@ -91,7 +91,7 @@ def test_lanes_choose_as_the_rules_say(
 
 @SETTINGS
 @given(st.data(), drawn_turns.tables(), drawn_turns.sources(), thresholds.filter(bool))
-def test_what_is_held_is_discounted_and_discounts_turn_by_turn(
+def test_held_candidates_are_discounted_and_discount_others(
     data: st.DataObject, table: dict[str, Any], sources: list[dict[str, Any]], threshold: int
 ) -> None:
     table = {**table, "overlap": {"threshold": threshold}}

@@ -175,7 +175,7 @@ def written(document: Any) -> str:
 
 @settings(max_examples=400, deadline=None)
 @given(st.sampled_from([*REQUESTS, *ARTIFACTS, RETRACTION]), st.data())
-def test_no_refusal_repeats_what_a_client_wrote(document: dict[str, Any], data: st.DataObject) -> None:
+def test_no_refusal_repeats_text_of_the_client(document: dict[str, Any], data: st.DataObject) -> None:
     event = copy.deepcopy(document)
     place = data.draw(st.sampled_from([place for place in places(event) if is_private(place)]))
     parent: Any = event

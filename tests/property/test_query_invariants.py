@@ -78,7 +78,7 @@ def test_neither_order_nor_memory_changes_a_byte(
 
 @SETTINGS
 @given(candidates(), queries, st.integers(1, 400), policy_tables)
-def test_the_lines_told_are_exactly_the_lines_shown(
+def test_the_recorded_lines_are_exactly_the_shown_lines(
     offered: list[dict[str, Any]], query: str, budget: int, table: dict[str, Any]
 ) -> None:
     table = {**table, "lanes": {name: {**lane, "max_tokens": TOTAL} for name, lane in WIDE.items()}}

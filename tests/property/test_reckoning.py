@@ -94,7 +94,7 @@ def test_runs_that_are_joined_are_worth_their_text(pieces: list[str], parted: in
 @given(
     texts, st.lists(st.tuples(st.integers(0, 999), st.sampled_from(["", "\n[truncated]", "\n\n"]))), counters
 )
-def test_a_beginning_is_worth_its_text_whatever_was_asked_before(
+def test_the_units_of_a_prefix_do_not_depend_on_earlier_calls(
     text: str, asked: list[tuple[int, str]], name: CounterName
 ) -> None:
     units = units_of(COUNTERS[name])

@@ -128,7 +128,7 @@ def superseded(
 
 @SETTINGS
 @given(st.sampled_from(sorted(FIELDS)), owns, pools, expiries, names, names)
-def test_of_one_subject_the_newest_stands_and_the_text_is_as_if_the_others_were_not_there(
+def test_only_the_newest_of_a_subject_is_sent_as_if_alone(
     strategy: str,
     own: list[dict[str, Any]],
     pool: list[dict[str, Any]],

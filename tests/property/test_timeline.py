@@ -77,9 +77,7 @@ def test_reading_at_once_or_one_by_one_is_the_same(log: list[Record]) -> None:
 
 
 @given(logs(), st.integers(0, 60))
-def test_compaction_changes_nothing_for_what_is_recorded_when_all_has_settled(
-    log: list[Record], after_ms: int
-) -> None:
+def test_compaction_changes_no_policy_after_the_settle_time(log: list[Record], after_ms: int) -> None:
     """Of good records: one that is refused may take a good one's place, which is to be published again."""
     last_ms = max((record.timestamp_ms for record in log), default=0)
     good = [record for record in log if record.value != b"broken"]

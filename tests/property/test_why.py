@@ -36,7 +36,7 @@ def under(change: AdmittingChange, value: int, name: str, event: ContextRequest,
 
 @settings(max_examples=60, deadline=None)
 @given(candidates(), constraints, vitals, tables(), st.integers(1, 200), st.data())
-def test_what_is_told_admits_and_one_less_does_not(
+def test_the_reported_value_admits_and_one_less_does_not(
     drawn: list[dict[str, Any]],
     constrained: dict[str, Any],
     state: dict[str, Any],
