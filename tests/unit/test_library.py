@@ -1,4 +1,4 @@
-"""The library: what `import apportion` gives, what it leaves alone, and every example of its pages."""
+"""The library `apportion`: its names, its imports, and every example of its pages."""
 
 import io
 import os

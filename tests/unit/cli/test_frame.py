@@ -64,14 +64,14 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
 
 @pytest.fixture
 def closed_port() -> Iterator[int]:
-    """A port on which nobody listens, and nobody else can."""
+    """A port without a listener, reserved so that no other process can bind it."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield taken.getsockname()[1]
 
 
 def process(code: str, **variables: str) -> str:
-    """Run code in an interpreter of its own, for what it has imported."""
+    """Run code in a fresh interpreter with the package's sources; return its output."""
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": SOURCES, **variables}
     command = [sys.executable, "-c", code]
     return subprocess.run(  # noqa: S603 - our own interpreter and code

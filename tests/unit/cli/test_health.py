@@ -1,4 +1,4 @@
-"""`apportion health` asks the worker of this machine; one whose loop is blocked does not keep it waiting."""
+"""`apportion health` against a worker on this machine, including a worker with a blocked event loop."""
 
 import asyncio
 import socket
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.asyncio
 
 
 class Judge:
-    """Says what it is told to."""
+    """A health judge with fixed answers."""
 
     def __init__(self, *, dead: tuple[str, ...] = (), unready: tuple[str, ...] = ()) -> None:
         self.dead, self.unready = dead, unready

@@ -27,7 +27,7 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.fixture(autouse=True)
 def decisions() -> list[bytes]:
-    """What `apportion compose` writes of three events, one of which is refused."""
+    """The output of `apportion compose` for three events, with one refused."""
     Path("chars.toml").write_text(policy_text("chars", 8_000))
     Path("folder").mkdir()
     Path("folder/chars.toml").write_text(policy_text("chars", 8_000))
@@ -193,7 +193,7 @@ def test_a_terminal_shows_tables_that_fit(columns: int) -> None:
 
 
 def on_terminal(columns: int, *arguments: str) -> str:
-    """Return what a command shows on a terminal that wide."""
+    """Return the output of a command on a terminal of this width."""
     ours, theirs = pty.openpty()
     done = subprocess.run(  # noqa: S603 - our own interpreter
         command(*arguments),

@@ -1,4 +1,4 @@
-"""Commands whose standard streams are closed, full, broken or not of Unicode."""
+"""Commands with standard streams that are closed, full, broken or not Unicode."""
 
 import os
 import shlex
@@ -12,7 +12,7 @@ TO_STDOUT = ("policies list --offline", "config", "config --json", "workload rec
 
 
 def redirected(arguments: str, redirection: str, folder: Path) -> tuple[int, str]:
-    """Run a command line with a stream that the shell redirects; return its exit code and what it tells."""
+    """Run a command line with a stream redirected by the shell; return its exit code and messages."""
     line = f"exec {shlex.join(command(*arguments.split()))} {redirection}"
     ended = subprocess.run(  # noqa: S603 - our own interpreter
         ["/bin/sh", "-c", line], cwd=folder, env=environment(), capture_output=True, text=True, check=False

@@ -1,4 +1,4 @@
-"""`apportion topics register`: what it prints, and how it ends."""
+"""Output and exit codes of `apportion topics register`."""
 
 from collections.abc import Iterator
 from pathlib import Path

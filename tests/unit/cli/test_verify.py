@@ -25,7 +25,7 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.fixture
 def decisions() -> list[bytes]:
-    """What `apportion compose` writes of three events, one of which is refused."""
+    """The output of `apportion compose` for three events, with one refused."""
     events = [asked("r1"), asked("r2", layers={}), asked("r3")]
     Path("events").write_bytes(b"".join(json.dumps(each).encode() + b"\n" for each in events))
     apportion("compose", "events", "--decisions", "decisions", "--dead-letters", "letters")

@@ -15,7 +15,7 @@ GIT = shutil.which("git") or "git"
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository with two commits of one file each, beside the folder of the command."""
+    """A repository with two commits of one file each, outside the working directory of the command."""
     for variable in [name for name in os.environ if name.startswith("APPORTION_")]:
         monkeypatch.delenv(variable)
     folder, elsewhere = tmp_path / "repository", tmp_path / "elsewhere"

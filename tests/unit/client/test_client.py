@@ -1,4 +1,4 @@
-"""Clients of a gateway: what they send, what they repeat, and what they raise."""
+"""Clients of a gateway: their requests, retries and errors."""
 
 import asyncio
 import subprocess

@@ -1,4 +1,4 @@
-"""The bound that no selection passes, and the prices beside it."""
+"""The upper bound on the value of any selection, and the prices of its constraints."""
 
 from fractions import Fraction
 from random import Random
@@ -74,7 +74,7 @@ def worked(**changes: object) -> BoundedChoice:
         "caps": [Cap("a", 0, 1_000), Cap("b", 0, 1_000), Cap("c", 0, 1_000)],
         "limit_tokens": 150,
     }
-    return BoundedChoice(**given | changes)  # type: ignore[arg-type] # as they are told
+    return BoundedChoice(**given | changes)  # type: ignore[arg-type] # parametrized values
 
 
 def test_the_price_is_the_score_at_which_the_limit_is_passed() -> None:
@@ -110,7 +110,7 @@ def test_a_floor_has_a_price_if_it_admits_lower_scores() -> None:
 
 
 def test_protected_ones_leave_less_and_are_in_value_and_bound() -> None:
-    # 500·60 in c stands: 90 are left, of b's floor of 40 too; 40 + 30 fit, 50 more pass: 700
+    # 500·60 of c is taken: 90 remain, including b's floor of 40; 40 + 30 fit, 50 more pass: 700
     found = certified(worked(protected=[3], caps=[Cap("a", 0, 99), Cap("b", 40, 99), Cap("c", 99, 99)]))
     assert (found.price, found.groups) == (700, ())
     assert found.bound == 500 * 60 + 700 * 90 + 200 * 40 + 100 * 30

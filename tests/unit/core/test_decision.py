@@ -1,4 +1,4 @@
-"""What an answer tells, whatever the strategy: how much is listed, in which order, and what is not there."""
+"""Decision records of every strategy: listed candidates, their order, and absent fields."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Decisions in less detail: what they leave out, what stays, and what vouches for the rest."""
+"""Decisions in less detail: dropped fields, kept fields, and the digest over the full record."""
 
 import json
 from hashlib import sha256

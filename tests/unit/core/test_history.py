@@ -1,4 +1,4 @@
-"""The messages of a conversation: their digests, and that what is emitted is what came."""
+"""The messages of a conversation: their digests, and their unchanged output."""
 
 from typing import Any
 

@@ -69,7 +69,7 @@ def test_numbers_just_below_a_half_in_binary_round_up() -> None:
 def test_of_numbers_that_were_rounded_only_so_many_are_remembered() -> None:
     for number in range(70_000):
         assert thousandths(number / 8_000) == (number + 4) // 8
-    assert len(thousandths.__self__) <= 1 << 16  # type: ignore[attr-defined] # a method of what remembers
+    assert len(thousandths.__self__) <= 1 << 16  # type: ignore[attr-defined] # a method of the cache wrapper
 
 
 def test_ids_from_paths_are_stable_and_hide_the_path() -> None:

@@ -1,4 +1,4 @@
-"""What is remembered between calls: what the conformance files of the cache cannot say."""
+"""The composition cache between calls, beyond the conformance files of the cache."""
 
 import gc
 import tracemalloc
@@ -36,9 +36,9 @@ ASKED: dict[str, Any] = {
 
 
 def hits(changes: dict[str, Any], policy: Policy = POLICY, engine: Engine = ENGINE) -> bool:
-    """Ask twice in one session, the second time with these changes, and tell whether that was remembered.
+    """Ask twice in one session, the second time with these changes; return whether the cache hit.
 
-    Either way its bytes are those of a worker that remembers nothing.
+    The bytes of the second answer equal the answer without a cache.
     """
     memory = Memory()
     first = answer(request(**ASKED), POLICY, memory=memory)
@@ -135,7 +135,7 @@ def test_a_full_cache_evicts_the_least_recently_used_policy() -> None:
 
 
 def filled(memory: Memory, policy: Policy, names: str, count: int = 300) -> list[bool]:
-    """Compose once for each name, of so many candidates, and tell which were remembered."""
+    """Compose once for each name with this many candidates; return for each whether the cache hit."""
     return [
         answer(
             request([candidate(f"{name}{number}") for number in range(count)]), policy, memory=memory
@@ -259,7 +259,7 @@ class Recording:
 
 
 def counted(memory: Memory, *contents: str) -> list[str]:
-    """Compose once of these contents, and return those that had to be counted."""
+    """Compose once of these contents, and return the contents that had to be counted."""
     counter = Recording()
     ones = [candidate(f"c{place}", content=content) for place, content in enumerate(contents)]
     outcome = answer(request(ones), POLICY, EMPTY, Engine(ENGINE.version, {"chars4": counter}), memory)

@@ -1,4 +1,4 @@
-"""The key of a task: whatever a strategy may read is in it, and the order of the candidates is not."""
+"""The cache key of a task: every field that a strategy may read, but not the order of candidates."""
 
 from typing import Any, cast
 

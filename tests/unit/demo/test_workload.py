@@ -1,4 +1,4 @@
-"""A repository's history as events: what is asked about, when, by whom, and with which candidates."""
+"""A repository's history as events: their subjects, times, sessions and candidates."""
 
 import hashlib
 import json
@@ -120,7 +120,7 @@ def project(git: Git) -> Git:
 
 
 def asked(events: list[Event]) -> list[tuple[str, list[str]]]:
-    """Return the trigger of each event, and the paths whose difference stands first in it."""
+    """Return the trigger of each event, and the paths of its differences."""
     return [(event["trigger"]["event"], paths(event, "local_diff")) for event in events]
 
 

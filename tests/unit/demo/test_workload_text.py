@@ -1,4 +1,4 @@
-"""What the workload knows of texts, sources and paths."""
+"""The workload's rules for texts, sources and paths."""
 
 import shutil
 import subprocess

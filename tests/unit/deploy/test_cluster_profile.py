@@ -1,4 +1,4 @@
-"""The profile `cluster` of docker-compose.yml: its files fit together, and `up` alone starts what it did."""
+"""The profile `cluster` of docker-compose.yml: consistent files, and an unchanged default `up`."""
 
 import subprocess
 from typing import Any

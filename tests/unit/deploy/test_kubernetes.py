@@ -1,7 +1,7 @@
-"""The manifests of deploy/kubernetes: valid under Kubernetes' schemas, confined, and one with the settings.
+"""The manifests of deploy/kubernetes: valid under Kubernetes' schemas, confined, and matching the settings.
 
 Needs kubectl (`kubectl kustomize` renders them); with `TEST_REQUIRE_KUSTOMIZE=1` its absence is a failure.
-KEDA's and Prometheus's resources have no schemas that can be installed: of them is tested what must agree.
+No schemas of KEDA's and Prometheus's resources can be installed. Tests compare them with other files.
 """
 
 import os
@@ -32,13 +32,13 @@ Resource = dict[str, Any]
 
 @cache
 def rendered(name: str) -> tuple[Resource, ...]:
-    """What an overlay makes."""
+    """The resources of an overlay."""
     return kustomize(FOLDER / "overlays" / name)
 
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> tuple[Resource, ...]:
-    """What the component of the gateway adds to the overlay `production`."""
+    """The resources that the gateway's component adds to the overlay `production`."""
     folder = tmp_path_factory.mktemp("with-gateway")
     base, component = (
         os.path.relpath(FOLDER / name, folder.resolve())
@@ -73,7 +73,7 @@ def settings_of(name: str) -> Settings:
 
 
 def pods(resources: tuple[Resource, ...]) -> Iterator[Resource]:
-    """Yield the pod specs of what runs."""
+    """Yield the pod specs of all workloads."""
     for each in resources:
         if each["kind"] in ("Deployment", "StatefulSet", "Job"):
             yield each["spec"]["template"]["spec"]

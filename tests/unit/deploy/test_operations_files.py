@@ -20,7 +20,7 @@ OF_PROMETHEUS = {
     "process_resident_memory_bytes",
     "process_start_time_seconds",
 }
-"""What Prometheus and its client tell of any process."""
+"""Metrics that Prometheus and its client have for any process."""
 
 
 def rules() -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""docs/integrations.md: its examples print what it shows, and the decisions of all verify."""
+"""The examples of docs/integrations.md: they print the shown output, and their decisions verify."""
 
 import io
 import re

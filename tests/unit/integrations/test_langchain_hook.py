@@ -22,7 +22,7 @@ PROMPT = "Answer briefly."
 
 
 class ScriptedModel(GenericFakeChatModel):
-    """LangChain's own fake model, which also takes tools and keeps what it was sent."""
+    """LangChain's own fake model, which also accepts tools and records its inputs."""
 
     sent: list[list[BaseMessage]]
 

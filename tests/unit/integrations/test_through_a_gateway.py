@@ -27,7 +27,7 @@ THREAD = {"configurable": {"thread_id": "t1"}}
 
 
 class Model(GenericFakeChatModel):
-    """LangChain's own fake model, which keeps what it was sent."""
+    """LangChain's own fake model, which records its inputs."""
 
     sent: list[list[str]]
 

@@ -1,4 +1,4 @@
-"""docs/client.md: its examples in Python print what it shows, by a gateway of their own."""
+"""The Python examples of docs/client.md, run against their own gateway."""
 
 import io
 import re

@@ -34,7 +34,7 @@ def laid_out(decision: Mapping[str, Any]) -> str:
 
 
 def paths(schema: Mapping[str, Any], node: Mapping[str, Any], before: str = "") -> Iterator[str]:
-    """Yield the place of every field, as `candidates[].id`; of one that has fields, theirs too."""
+    """Yield the path of every field, as `candidates[].id`, including nested fields."""
     for name, field in node["properties"].items():
         is_list = field.get("type") == "array"
         place, kind = f"{before}{name}" + "[]" * is_list, field["items"] if is_list else field
@@ -49,7 +49,7 @@ SCHEMA = schemas()["context-decision"]
 
 
 def told() -> list[str]:
-    """Return the fields in the first columns of the tables, and those that a row names in its text."""
+    """Return the fields in the first columns of the tables, and the fields named in the text of a row."""
     fields = PAGE.partition("## Fields")[2].partition("## Reasons")[0]
     rows = [line for line in fields.splitlines() if line.startswith("| `")]
     known = set(paths(SCHEMA, SCHEMA))

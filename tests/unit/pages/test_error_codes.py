@@ -1,4 +1,4 @@
-"""Every error code stands in docs/operations.md, with what to do."""
+"""The error codes in docs/operations.md, each with its remedy."""
 
 import inspect
 from collections.abc import Iterator

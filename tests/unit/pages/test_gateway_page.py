@@ -1,4 +1,4 @@
-"""docs/gateway.md: its commands print what it shows, and its table has every error."""
+"""The commands of docs/gateway.md and their output, and its table of errors."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The worked examples on the pages of layers and conversation: what they show is what composing gives."""
+"""The worked examples on the pages of layers and conversation, compared with composed answers."""
 
 import json
 import re

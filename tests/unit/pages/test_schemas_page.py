@@ -1,4 +1,4 @@
-"""docs/schemas.md: its command prints what it shows, and its tables name what the code has."""
+"""The command of docs/schemas.md and its output, and tables with the names of the code."""
 
 import re
 from pathlib import Path

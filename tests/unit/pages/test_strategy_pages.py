@@ -1,4 +1,4 @@
-"""The worked examples of the strategies' pages: what they show is what composing gives."""
+"""The worked examples on the pages of strategies, compared with composed answers."""
 
 import io
 import re

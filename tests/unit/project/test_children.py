@@ -1,4 +1,4 @@
-"""The processes that tests start take Ctrl-C and end, wherever the tests themselves were started."""
+"""Processes started by tests, which end on Ctrl-C even if the tests ignore it."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""Composing without Kafka: what it needs, what it says where the rest is missing, and what it loads."""
+"""Composing without Kafka: its requirements, its messages about missing extras, and its loaded modules."""
 
 import json
 import os

@@ -1,10 +1,10 @@
-"""The same bytes under every Python: nothing in the core asks the tables that one Python was built with.
+"""The same bytes under every Python: no rule of the core depends on the Unicode tables of one Python.
 
-The packages that we need are built for the Python that runs, so no other one can compose a whole event here.
-What is compared is what each installed Python from 3.11 to 3.14 makes of texts by the rules that need the
-standard library alone: small letters, white space, seams, cuts, the estimators, shrinking (but for parsed
-code), paths and ids made from them, globs, rounded numbers. The texts are those of the golden events, every
-code point there is, and odd ones beside one another; that no other rule asks Python is read from the sources.
+The required packages are built for the running Python, so no other Python can compose a whole event here.
+Each installed Python from 3.11 to 3.14 applies the rules that need only the standard library: lower case,
+white space, seams, cuts, estimators, shrinking (except parsed code), paths and their ids, globs, rounding.
+The texts are the golden events, every code point, and unusual neighbours. A test reads the sources to check
+that no other rule asks Python.
 """
 
 import ast
@@ -40,7 +40,7 @@ def texts() -> list[str]:
 
 
 def made_of(given: bytes, interpreter: str) -> dict[str, str]:
-    """Return what an interpreter makes of texts and numbers: a digest for each rule."""
+    """Return an interpreter's results for texts and numbers: a digest for each rule."""
     script = ROOT / "tests/support/rules_over_text.py"
     command = [interpreter, "-I", "-B", str(script), str(SOURCES)]
     done = subprocess.run(command, input=given, capture_output=True, check=False)  # noqa: S603 - likewise

@@ -1,4 +1,4 @@
-"""The version of the release: the same wherever it is named."""
+"""The version of the release, equal in every place that names it."""
 
 import re
 import tomllib

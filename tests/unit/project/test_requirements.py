@@ -1,4 +1,4 @@
-"""What the image installs is pinned by hash, and is what the package asks for."""
+"""Packages of the image: pinned by hash, and within the package's requirements."""
 
 import re
 import tomllib
@@ -12,11 +12,11 @@ PROJECT = tomllib.loads((FOLDER / "pyproject.toml").read_text())
 EXTRAS: dict[str, list[str]] = PROJECT["project"]["optional-dependencies"]
 OWN = re.compile(r"apportion\[([\w,-]+)\]")
 OF_APPLICATIONS = {"langchain", "litellm", "openai-agents", "pydantic-ai"}
-"""Extras of frameworks, whose applications pin what they install; dev.txt has them for the tests."""
+"""Extras of frameworks; their applications pin their own versions. dev.txt has them for the tests."""
 
 
 def asked_by(extra: str) -> list[str]:
-    """What an extra asks for, with what the extras of ours ask for that it names."""
+    """The requirements of an extra, including the extras that it names."""
     asked = PROJECT["project"]["dependencies"] + EXTRAS[extra]
     named = [own for each in asked if (found := OWN.fullmatch(each)) for own in found[1].split(",")]
     return [each for each in asked if not OWN.fullmatch(each)] + [

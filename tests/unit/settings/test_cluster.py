@@ -1,4 +1,4 @@
-"""Which settings of a cluster go together, and what is told where they do not."""
+"""Settings of a cluster that must fit together, and the messages about conflicts."""
 
 from pathlib import Path
 from typing import Any

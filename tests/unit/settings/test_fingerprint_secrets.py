@@ -134,7 +134,7 @@ def test_a_file_of_another_user_is_reported_with_owner_mode_and_our_user(
     file.chmod(0o600)
     status = file.stat()
 
-    def denied(*_: object, **__: object) -> str:  # the superuser, as whom tests may run, reads everything
+    def denied(*_: object, **__: object) -> str:  # tests may run as the superuser, which reads everything
         raise PermissionError(13, "Permission denied", str(file))
 
     monkeypatch.setattr(Path, "read_text", denied)

@@ -74,7 +74,7 @@ def test_an_unknown_key_of_the_file_is_an_error_that_names_the_nearest(tmp_path:
 
 
 def service_links(service: str) -> dict[str, str]:
-    """Return what Kubernetes sets in every pod beside a service."""
+    """Return the variables that Kubernetes sets in every pod for a service."""
     port = f"{service}_PORT_9092_TCP"
     return {
         f"{service}_SERVICE_HOST": "10.0.0.11",

@@ -1,4 +1,4 @@
-"""The audit finds every fault that is planted, and nothing where a worker has done what it must."""
+"""The audit of a worker's topics: it finds every planted fault, and none in correct output."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -79,7 +79,7 @@ EVENTS = recorded(
 
 
 def answered(records: Sequence[Record]) -> Partition:
-    """Return what a worker writes that does its work, by the core alone."""
+    """Return the output of a correct worker, composed by the core alone."""
     composer = Composer(ENGINE, Catalogue(builtin_policies()), "lanes", Memory())
     rows: dict[bytes, Any] = {}
     composed: list[Record] = []

@@ -57,7 +57,7 @@ def without_type(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_read(name: str, event: Any) -> bool:
-    """Tell whether the code takes an incoming event, whatever its policy would say."""
+    """Return whether the decoder accepts an incoming event, without its policy."""
     try:
         if name == POLICY:
             parse_policy(without_type(event))
@@ -151,7 +151,7 @@ def test_each_strategy_has_a_schema_of_its_requests(strategy: str) -> None:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_strategys_request_schema_requires_its_fields(strategy: str) -> None:
-    """Names and numbers that a policy decides on no schema knows; what a message holds neither."""
+    """No schema checks names and numbers that depend on a policy, or the content of a message."""
     event = json.loads((FOLDER / f"examples/context-request/{strategy}.json").read_bytes())
     policy = parse_policy(
         without_type(json.loads((FOLDER / f"examples/{POLICY}/{strategy}.json").read_bytes()))
@@ -180,7 +180,7 @@ def test_a_strategys_request_schema_requires_its_fields(strategy: str) -> None:
 def test_every_example_is_valid(example: Path) -> None:
     event, schema = json.loads(example.read_bytes()), SCHEMAS[example.parent.name]
     VALIDATORS[example.parent.name].validate(event)
-    jsonschema_rs.Draft7Validator(schema).validate(event)  # what AsyncAPI's tools go by
+    jsonschema_rs.Draft7Validator(schema).validate(event)  # the form that AsyncAPI's tools expect
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=name_of)

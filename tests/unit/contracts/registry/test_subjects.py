@@ -1,4 +1,4 @@
-"""Registration of the topics' schemas, and the comparison with what is registered."""
+"""Registration of the topics' schemas, and the comparison with registered schemas."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The tables `[overlap]` and `[certificate]`: what they refuse, and that without nothing changes."""
+"""The tables `[overlap]` and `[certificate]`: refused values, and no effect when absent."""
 
 import subprocess
 import sys

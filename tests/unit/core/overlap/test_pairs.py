@@ -1,4 +1,4 @@
-"""What is said once is worth less the second time: covers, and the order that follows from them."""
+"""Coverage between texts, and the selection order after repeated content is discounted."""
 
 from collections.abc import Sequence
 from random import Random
@@ -51,7 +51,7 @@ def test_covers_match_the_definition(drawn: list[str], threshold: int) -> None:
 
 
 def test_many_entries_are_paired_as_few_are() -> None:
-    # enough for those that stand alone to be left out before sorting
+    # enough for texts without overlap to be left out before sorting
     alone = [" ".join(f"word{n}x{m * 7919 % 10007} and so on" for m in range(60)) for n in range(150)]
     drawn = [*alone, *[alone[n] + " and a tail of its own, number " + "abcdefghij"[n] * 9 for n in range(10)]]
     assert sum(sketch(content).size for content in drawn) > 1 << 12

@@ -1,4 +1,4 @@
-"""Policy files: what is wrong with them is told at once, by file and key, and never as another error."""
+"""Errors of policy files, reported all at once by file and key."""
 
 from pathlib import Path
 

@@ -333,7 +333,7 @@ def test_a_row_never_takes_more_than_a_mebibyte_and_what_goes_for_it_is_named_on
 
 
 def filled(more: int = 0) -> Session:
-    """Return a session whose row has so many bytes more than fit."""
+    """Return a session with a row that is this many bytes over the limit."""
     sizes = {"a": 300_000, "b": 400_000, "c": 300_000}
     session = published(EMPTY, *(artifact(candidate(name, content="x" * sizes[name])) for name in sizes))
     spare = ROW_MAX_BYTES - len(encode(session)) + more

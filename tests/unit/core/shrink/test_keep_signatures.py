@@ -1,4 +1,4 @@
-"""Strategy keep_signatures: what is a body and a doc in each language, and what falls back to whole lines."""
+"""Strategy keep_signatures: bodies and docs in each language, and the fallback to whole lines."""
 
 import subprocess
 import sys

@@ -21,7 +21,7 @@ WHOLE_CODE = CODE * (PARSED_MAX_CHARACTERS // len(CODE))
 def parsed(
     monkeypatch: pytest.MonkeyPatch, parsing: Parsing, texts: list[str], language: str = "python"
 ) -> list[bool]:
-    """Return which texts are parsed as artifacts of one request, after what was parsed before."""
+    """Return for each text whether one request still parses it, after the texts before."""
     calls: list[str] = []
     outline = syntax.outline
 
@@ -39,7 +39,7 @@ def parsed(
 
 
 def given_up(seed: int) -> str:
-    """Return a text whose errors have very many ways out: 0.5 s unless it is stopped."""
+    """Return a text with very many possible error recoveries: parsing takes 0.5 s unless stopped."""
     random = Random(seed)  # noqa: S311 - the same texts every run is the point
     units = ("a=\n>", "int a (/*", "`", "/*")
     return "".join(random.choice(units) for _ in range(PARSED_MAX_CHARACTERS))[:PARSED_MAX_CHARACTERS]
@@ -63,7 +63,7 @@ class Watched(metered.Meter):
 
 @pytest.fixture
 def meters(monkeypatch: pytest.MonkeyPatch) -> list[Watched]:
-    """Return what is filled with the meters of all parses."""
+    """Return a list that collects the meters of all parses."""
     kept: list[Watched] = []
 
     def made(source: bytes, parser: Parser) -> Watched:

@@ -1,4 +1,4 @@
-"""`[prefix]` and `[tool_results]` of conversation: policies, what a row carries, and what is shown."""
+"""`[prefix]` and `[tool_results]` of conversation: policies, carried session state, and explanations."""
 
 import io
 from typing import Any

@@ -1,4 +1,4 @@
-"""Strategy conversation: what goes along with a new message, and what the record tells."""
+"""Strategy conversation: the messages sent with a new message, and the decision record."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def sent(
 
 
 def user(tokens: int) -> dict[str, Any]:
-    """Return a message whose content has that many tokens; it costs four more."""
+    """Return a message with this many tokens of content; it costs four more."""
     return says("user", "u" * 4 * tokens)
 
 
@@ -72,7 +72,7 @@ def test_the_history_goes_along_in_chronological_order_and_the_new_message_is_la
 def test_the_oldest_messages_go_first_when_the_history_is_too_long() -> None:
     history = [says("user", f"Message {number}: " + "A" * 50_000) for number in range(5)]
     outcome = sent(DEFAULT, *history, new="New", prompt="System")
-    # 12,503 and 4 each: three fit beside the 5 of the new message
+    # 12,503 and 4 each: three fit with the 5 of the new message
     assert outcome.composed.truncated_messages == 2
     assert [text[:9] for text in texts(outcome)] == ["Message 2", "Message 3", "Message 4", "New"]
 
@@ -223,7 +223,7 @@ def test_all_messages_of_a_duplicate_are_duplicates_unsuitable_ones_too() -> Non
     assert set(fates(again).values()) == {"duplicate"}
 
 
-# what a message costs
+# costs of a message
 
 
 def test_tool_calls_and_other_fields_cost_their_canonical_json() -> None:
@@ -393,7 +393,7 @@ def test_a_new_message_may_call_tools() -> None:
     assert entry_of(outcome, "new_message").kind == "assistant"
 
 
-# what is refused
+# refused events
 
 CALL: dict[str, Any] = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 

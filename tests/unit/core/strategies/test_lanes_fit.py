@@ -1,4 +1,4 @@
-"""How lanes brings a text under its limit: what shrinks first, how far, what is dropped, what never is."""
+"""Fitting of a lanes text under its limit: the order of shrinking, its extent, and dropped candidates."""
 
 from typing import Any
 
@@ -77,7 +77,7 @@ def test_if_floors_do_not_fit_the_fewest_drop_and_the_rest_shrink_again() -> Non
 
 
 def test_as_many_are_dropped_as_the_whole_text_needs_not_as_the_counts_of_its_parts_say() -> None:
-    # 100 and five times 1 characters with what is between them are 115, 29 tokens: 3 too many. Each of the
+    # 100 and five times 1 characters with their separators are 115, 29 tokens: 3 too many. Each of the
     # five costs a token, but takes only 3 characters along: without three of them there are 27 tokens still
     candidates = [candidate("big", 25, kind="rule_doc", relevance=1)]
     candidates += [candidate(f"c{n}", content="x", kind="rule_doc", relevance=0.5 - n / 10) for n in range(5)]
@@ -89,7 +89,7 @@ def test_as_many_are_dropped_as_the_whole_text_needs_not_as_the_counts_of_its_pa
 
 
 def test_what_goes_along_with_the_last_of_a_lane_saves_others() -> None:
-    # history's heading goes along with its only artifact: 40 and 40 characters, and what is before them
+    # history's heading goes along with its only artifact: 40 and 40 characters, and their separators
     lanes = {
         "local": {"priority": 1, "min_tokens": 0, "max_tokens": 1_000},
         "history": {"priority": 2, "min_tokens": 0, "max_tokens": 1_000, "heading": "#" * 40},

@@ -1,4 +1,4 @@
-"""Strategy layers: shares, what is set aside, what rolls over, what is cut, and what the record tells."""
+"""Strategy layers: shares, preserved content, rollover, cuts, and the decision record."""
 
 from typing import Any
 
@@ -267,7 +267,7 @@ def test_it_is_the_markers_where_the_counter_finds_the_entries_dearer() -> None:
 
 def test_omitted_entries_return_if_the_exact_count_fits() -> None:
     counter = Counting(ENGINE.counters["words1.3"])
-    # 500 entries of 8 words and 16 characters, for which markers stand of 5 and 17; one of 2 words goes last
+    # 500 entries of 8 words and 16 characters, replaced by markers of 5 and 17; one of 2 words goes last
     fabric = sections(*[section("t", "a b c d e f g")] * 500, section("t", "z" * 50_000))
     outcome = composed(
         layers_policy(counter="words1.3"),

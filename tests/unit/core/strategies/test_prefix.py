@@ -1,4 +1,4 @@
-"""`[prefix]`: what a policy may say, what a row carries and how little, and how much work it is."""
+"""`[prefix]` of lanes: policy values, the carried session state and its size, and the amount of work."""
 
 import io
 from typing import Any

@@ -1,4 +1,4 @@
-"""The table `[score]` of lanes: what it refuses, what it changes, and which fields it makes optional."""
+"""The table `[score]` of lanes: refused values, effects, and fields that become optional."""
 
 from typing import Any
 

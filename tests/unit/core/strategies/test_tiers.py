@@ -27,7 +27,7 @@ def behavior(name: str, activation: float = 0.9, **changes: Any) -> dict[str, An
 
 
 class Contrary:
-    """A counter by which a text costs the more, the less stands in it."""
+    """A counter that counts more tokens for a shorter text."""
 
     name = "chars4"
     digest = "sha256:" + "0" * 64

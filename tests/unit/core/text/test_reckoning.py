@@ -8,7 +8,7 @@ from apportion.core.text.reckoning import Attempt, Correction
 
 
 class Attempts:
-    """Attempts one after another, and what was missing at each of them."""
+    """Attempts one after another, with the correction at each of them."""
 
     def __init__(self, correction: Correction, made: Iterable[Attempt | None]) -> None:
         self.missing = list[int]()

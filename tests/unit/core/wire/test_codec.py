@@ -1,4 +1,4 @@
-"""Bad input: each gives one error with a code and a place, and never repeats what was sent."""
+"""Bad input: each gives one error with a code and a place, and never repeats the input."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a client wrote never speaks in an error: neither as its message nor as another place."""
+"""Refusals without text of the client: neither in the message nor in the place."""
 
 import json
 from typing import Any
@@ -120,11 +120,11 @@ TRAVELLING = [
     *((RETRACTION, (name,)) for name in ("kind", "lane")),
     (REQUEST, ("constraints", "lane_requirements", 1, "lane")),
 ]
-"""Every name that a client gives and that stands in what goes out, or is compared with one that does."""
+"""Every name given by a client that appears in an output, or is compared with one."""
 
 
 def having(event: dict[str, Any], path: tuple[str | int, ...], name: str) -> dict[str, Any]:
-    """Return an event with a name at a place, beside ones that are as they should be."""
+    """Return an event with this name at a place; every other name is valid."""
     value: Any = name
     for step in reversed(path):
         value = [{"lane": "local", "min_tokens": 1}, value] if step == 1 else {step: value}

@@ -38,7 +38,7 @@ def recorded() -> list[bytes]:
 
 
 def at(record: Any, path: str) -> Any:
-    """Return what a record has at a column's name, naively: the longest field that the name begins with."""
+    """Return the value of a record for a column, naively: by the longest field that begins the name."""
     if not path or record is None:
         return record
     for name in sorted(record, key=len, reverse=True):

@@ -1,4 +1,4 @@
-"""The report: what its queries answer, which rows they see, and what stands in the page."""
+"""The report: answers of its queries, their rows, and the content of the page."""
 
 import json
 import re
@@ -30,7 +30,7 @@ MISSES = [
 
 
 def asked(name: str, records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return what a query answers about these records."""
+    """Return the answer of a query about these records."""
     with open_tables((), (LogSource("log", as_lines(records)),)) as tables:
         found = tables.execute(load_query(name).sql)
         names = [column[0] for column in found.description or ()]

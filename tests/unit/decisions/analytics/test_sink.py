@@ -1,4 +1,4 @@
-"""Lines into the tables: each once, whatever happens in between, and nothing written over."""
+"""Writing of lines into tables: each once, despite failures, and without overwriting."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -143,7 +143,7 @@ def test_a_sink_that_awakes_after_its_successor_has_finished_its_batch_changes_n
 
 
 def _again(store: Store, lines: tuple[bytes, ...]) -> None:
-    """Write lines from 0 on, as one that knows of nobody."""
+    """Write lines from offset 0 on, as a sink without knowledge of other sinks."""
     with patch("apportion.decisions.analytics.partition.last_batch", return_value=None):
         sink = PartitionSink(store, "t", 0)
     for offset, line in enumerate(lines):

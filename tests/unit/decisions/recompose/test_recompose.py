@@ -1,4 +1,4 @@
-"""Records of topics verified: what a worker wrote of them, changed in every way that a topic can be."""
+"""Verification of a worker's topics, with every kind of change to a topic."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -38,13 +38,13 @@ SETTINGS = Settings(partitions=1, fingerprint_secret=SecretStr(SECRET.decode()))
 ALL = Extent()
 RECORDED_MS = 1_772_366_400_000
 COUNTER = CounterName.O200K_BASE
-"""That of the policies that come with the engine."""
+"""A counter of the built-in policies."""
 LATER = "2026-03-01T13:00:00Z"
 
 
 @dataclass(frozen=True)
 class Topics:
-    """What stands in one partition of the topics, and the rows of its sessions."""
+    """The records of one partition of all topics, and the rows of its sessions."""
 
     requests: tuple[Record, ...]
     decisions: tuple[Record, ...]
@@ -53,7 +53,7 @@ class Topics:
 
 
 def at(offset: int, event: dict[str, Any] | bytes, time_ms: int = RECORDED_MS) -> Record:
-    """Return an event as it stands in the requests topic."""
+    """Return an event as a record of the requests topic."""
     if isinstance(event, bytes):
         return Record(SETTINGS.requests_topic, 0, offset, time_ms, b"default/s", event)
     key = session_key(event.get("tenant", "default"), event["session_id"]).encode()
@@ -136,7 +136,7 @@ def run_of(
 
 
 def audited(topics: Topics, extent: Extent = ALL, **arguments: Any) -> Audited:
-    """Verify what stands in the topics."""
+    """Verify the records of the topics."""
     run = run_of(topics, extent, **arguments)
     findings = tuple(run.verification.run(run.events))
     return Audited(run.verification.summary, findings)

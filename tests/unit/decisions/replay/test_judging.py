@@ -1,4 +1,4 @@
-"""Records held against what is composed: verified, different, or unverifiable by name."""
+"""Comparison of records with composed answers: verified, different, or unverifiable by name."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a change would have made of recorded decisions: told for each, and added up."""
+"""The effect of a change on recorded decisions: for each decision and in total."""
 
 import json
 from collections.abc import Iterable
@@ -48,7 +48,7 @@ WIDE = {"local": {"priority": 0, "min_tokens": 0, "max_tokens": 10_000}}
 
 
 class Replayed:
-    """What a run told, and its sum."""
+    """The differences of a run, and its summary."""
 
     def __init__(self, replay: Replay, recording: Recording, price: Decimal | None = None) -> None:
         told = tuple(replay.run(as_lines(recording.events)))

@@ -41,7 +41,7 @@ WIDE = {"local": {"priority": 0, "min_tokens": 0, "max_tokens": 1_000}}
 def asked_why(
     event: ContextRequest, policy: Policy, name: str, session: Session = EMPTY, **more: Any
 ) -> dict[Lever, AdmittingChange]:
-    """Return each change that is found for a candidate, after what is composed now."""
+    """Return each change found for a candidate, based on the current composition."""
     return {change.lever: change for change in found(event, policy, name, session, **more).changes}
 
 

@@ -1,4 +1,4 @@
-"""Fitting of chats: what stands, what goes, and in which shape."""
+"""Fitting of chats: sent messages, dropped messages, and their shape."""
 
 import asyncio
 from datetime import UTC, datetime

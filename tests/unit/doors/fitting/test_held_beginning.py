@@ -1,4 +1,4 @@
-"""The held beginning of an agent with tools, as the decision records it, beside the bytes that are sent."""
+"""The held prefix of an agent with tools: the recorded share against the repeated bytes."""
 
 from datetime import UTC, datetime, timedelta
 from random import Random

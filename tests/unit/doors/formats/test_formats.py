@@ -35,7 +35,7 @@ OTHER = {"id": "c2", "type": "function", "function": {"name": "list", "arguments
 
 
 def drained(value: Any) -> Any:
-    """Return what was validated as plain values: pydantic checks an iterable only as it is read."""
+    """Return a validated value as plain values: pydantic checks an iterable only as it is read."""
     if isinstance(value, dict):
         return {key: drained(each) for key, each in value.items()}
     return (

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.asyncio
 
 
 class Scripted:
-    """A backend that fails as it is told, or waits until it is told to answer."""
+    """A backend with scripted failures, which can hold its answers back."""
 
     def __init__(self, error: Exception | None = None, reasons: tuple[str, ...] = ()) -> None:
         self.error, self.reasons = error, reasons

@@ -1,4 +1,4 @@
-"""Calls as events: what is filled in, what is refused, and how long an answer is waited for."""
+"""Calls as events: filled-in fields, refusals, and the time to wait for an answer."""
 
 import json
 import time

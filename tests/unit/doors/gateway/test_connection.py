@@ -26,7 +26,7 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Unanswering(LocalBackend):
-    """A backend whose calls wait."""
+    """A backend with calls that wait."""
 
     async def compose(self, *_: Any, **__: Any) -> NoReturn:
         """Wait until the caller goes away."""
@@ -43,7 +43,7 @@ async def connected(client: Caller, sent: bytes) -> Streams:
 
 
 async def rest_of(streams: Streams) -> bytes:
-    """Return what a gateway sends until it closes the connection."""
+    """Return the bytes that a gateway sends until it closes the connection."""
     async with asyncio.timeout(DEADLINE_S):
         try:
             return await streams[0].read()

@@ -42,7 +42,7 @@ def record(topic: str, value: bytes, key: bytes, *headers: tuple[str, bytes]) ->
 
 
 class Topics:
-    """A publisher that answers with what it is given, and the topics' past."""
+    """A publisher with given answers, and the past records of the topics."""
 
     def __init__(self, *answers: tuple[str, bytes], past: dict[str, bytes] | None = None) -> None:
         self.readers = {name: CallerReader(cast("Any", None)) for name in ("answers", "decisions")}

@@ -81,7 +81,7 @@ async def test_a_full_disk_refuses_before_it_charges_and_leaves_no_half_line(
     write = os.write
 
     def half(number: int, data: bytes) -> int:
-        """Write a half of what goes to the full file, and nothing more."""
+        """Write all but the last 50 bytes to the full file; fail on the rest."""
         if not os.path.samestat(os.fstat(number), names[full].stat()):
             return write(number, data)
         if len(data) < 100:

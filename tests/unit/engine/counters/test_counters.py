@@ -109,7 +109,7 @@ FAMILIES: dict[str, tuple[int, Callable[[random.Random], str]]] = {
     "one character": (300, lambda rng: rng.choice("aAzé中 \n\t\r!1_-=\0'/🏽\u0301") * rng.randint(1, 1500)),
     "line ends and NUL": (700, lambda rng: _drawn(rng, ("\r\n", "\n", "\r", "\0", "x", " ", "/", ";"), 40)),
     "emoji and marks": (700, lambda rng: _drawn(rng, (*EMOJI, *MARKS, "a", " "), 15)),
-    # rulers: long runs are counted by what is repeated in them (`apportion.engine.counters.runs`)
+    # rulers: long runs are counted by their repeated parts (`apportion.engine.counters.runs`)
     "long runs": (
         3000,
         lambda rng: "".join(
@@ -133,7 +133,7 @@ def _texts(family: str) -> list[str]:
 
 
 def _published_ranks(url: str, expected_hash: str) -> dict[bytes, int]:
-    """Stand in for tiktoken's download: the wheel's rank file, with the hash that OpenAI states for it."""
+    """Replace tiktoken's download by the wheel's rank file, checked against the hash published by OpenAI."""
     data = rank_file(url.rsplit("/", 1)[1].removesuffix(".tiktoken"))
     assert hashlib.sha256(data).hexdigest() == expected_hash
     lines = (line.split() for line in data.splitlines())
@@ -206,7 +206,7 @@ def test_known_texts_have_their_published_counts(text: str, o200k_base: int, cl1
 def test_texts_that_the_tokenizer_alone_miscounts_are_counted_as_tiktoken_does(
     reference: tiktoken.Encoding, text: str
 ) -> None:
-    """`(?i:'s)` matches U+017F, and the letters are those of Unicode 16: toktok-rs alone differs (ADR 3)."""
+    """Only toktok-rs differs: `(?i:'s)` matches U+017F, and letters follow Unicode 16 (ADR 3)."""
     assert exact_counter(reference.name).count(text) == len(reference.encode_ordinary(text))
 
 

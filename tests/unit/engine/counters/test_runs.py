@@ -1,4 +1,4 @@
-"""Runs of one sign: what the engine is given of them. That counts are tiktoken's, `test_counters` shows."""
+"""Runs of one character, and the texts given to the engine. `test_counters` compares counts with tiktoken."""
 
 import pytest
 
@@ -14,7 +14,7 @@ LONG = 3 * 64
 
 
 class Heard:
-    """An engine that keeps what it was given; it may be told to take no two tokens for neighbours."""
+    """An engine that records its inputs; optionally it treats no two tokens as neighbours."""
 
     def __init__(self, encoding: str, *, doubts: bool = False) -> None:
         self._tokenizer: Tokenizer = bpe.load_tokenizer(encoding)

@@ -1,4 +1,4 @@
-"""What stands beside a committed offset reads back, whoever wrote it."""
+"""Metadata of a committed offset, read back from every version of the worker and from other tools."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What is committed is asked for until the group's coordinator knows."""
+"""Reads of committed offsets, repeated until the group's coordinator answers."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ KNOWN = {
 
 
 class Admin:
-    """A client that answers what it is told to, one after another."""
+    """A client with scripted answers."""
 
     answers: list[Any]
 

@@ -1,4 +1,4 @@
-"""What the clients are given to connect by, and what is told of a file or command that does not serve."""
+"""Connection arguments of the clients, and the errors of unusable files and commands."""
 
 import asyncio
 import socket
@@ -270,7 +270,7 @@ def test_content_that_leaves_the_machine_without_tls_is_warned_of(
 
 
 class Closing:
-    """Stands for a consumer that lets out what it cancels, or that waits to be closed."""
+    """A fake consumer that leaks its cancellations, or waits to be closed."""
 
     def __init__(self, *, waits: bool = False) -> None:
         self.waits, self.is_closed, self._client = waits, False, self

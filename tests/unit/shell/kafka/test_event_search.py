@@ -1,4 +1,4 @@
-"""A search for past records reads a partition once for all who wait for it, and no further than it must."""
+"""The search for past records, which reads a partition once for all waiting callers, up to the last match."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -20,7 +20,7 @@ ENDS = {TopicPartition("t", 0): 1_000, TopicPartition("t", 1): 10}
 
 
 class Broker:
-    """A consumer of partitions whose records have their offsets as ids and values."""
+    """A consumer of partitions with offsets as the ids and values of records."""
 
     def __init__(self) -> None:
         self.seeks: list[tuple[int, int]] = []

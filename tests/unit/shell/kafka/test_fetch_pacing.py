@@ -15,7 +15,7 @@ pytestmark = pytest.mark.asyncio
 
 
 class Broker:
-    """A broker whose clock moves by what it waits itself, and by the pauses of its client."""
+    """A broker with a clock that advances by its own waits and by the pauses of its client."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, waits_s: float = 0) -> None:
         self.now_s, self.waits_s, self.data = 0.0, waits_s, b""

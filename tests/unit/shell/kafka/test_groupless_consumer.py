@@ -1,4 +1,4 @@
-"""Partitions read to their ends: each step in order, positions without records, and what comes last."""
+"""Partitions read to their ends: steps in order, positions without records, and the last step."""
 
 from collections.abc import Mapping
 from types import SimpleNamespace
@@ -15,7 +15,7 @@ FIRST, SECOND = TopicPartition("topic", 0), TopicPartition("topic", 1)
 
 
 class Partitions:
-    """Stands for a client: each poll brings the next batch of each partition, an int is a moved position."""
+    """A fake client: each poll returns the next batch of each partition; an int is a moved position."""
 
     def __init__(self, batches: Mapping[TopicPartition, list[list[int] | int]], position: int = 0) -> None:
         self._batches = batches

@@ -33,7 +33,7 @@ ALL = 100
 
 
 class Topic:
-    """Stands for a consumer of the policies topic, and for the brokers' clock and ours."""
+    """A fake consumer of the policies topic, with the clock of the brokers and of the worker."""
 
     def __init__(self) -> None:
         self.records: list[Any] = []

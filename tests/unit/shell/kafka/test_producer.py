@@ -1,4 +1,4 @@
-"""Records leave as record batches; those that belong together stand in one."""
+"""The producer's record batches: records that belong together share a batch."""
 
 from types import SimpleNamespace
 from typing import Any

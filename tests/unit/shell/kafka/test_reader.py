@@ -1,4 +1,4 @@
-"""What the reader of requests asks of its client, and tells of it."""
+"""The reader of requests: its calls to the client, and its answers."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -21,7 +21,7 @@ PLACE = TopicPartition("context-requests", 0)
 
 @pytest_asyncio.fixture
 async def reader(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RequestReader]:
-    """A reader whose client has connected to nobody."""
+    """A reader with an unconnected client."""
 
     async def start(client: Any) -> None:
         client._fetcher = Fetcher(client._client, client._subscription)

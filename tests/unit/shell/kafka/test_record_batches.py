@@ -1,4 +1,4 @@
-"""Fetched bytes give all records that can be read, and one unreadable record in the place of what cannot."""
+"""Record batches from fetched bytes: all readable records, and one placeholder for an unreadable batch."""
 
 import gc
 import subprocess
@@ -44,7 +44,7 @@ END = 1_000
 
 
 def good(offset: int, count: int = 1, codec: int = 0, **options: Any) -> bytes:
-    """Return a batch of records whose values name their offsets."""
+    """Return a batch of records with values that name their offsets."""
     records = [raw_record(delta, b"k", b"v%d" % (offset + delta)) for delta in range(count)]
     return raw_batch(records, offset, codec=codec, **options)
 

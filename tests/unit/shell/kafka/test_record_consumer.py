@@ -39,7 +39,7 @@ class Answer:
 
 @dataclass
 class Asked:
-    """A consumer whose broker gives one answer."""
+    """A consumer with a broker that gives one answer."""
 
     consumer: RecordConsumer
     metadata_updates: list[None] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What we lean on of the Kafka client's transactions: an upgrade that moves it fails here first."""
+"""Internals of the Kafka client's transactions that the worker depends on; a breaking upgrade fails here."""
 
 import asyncio
 from types import SimpleNamespace

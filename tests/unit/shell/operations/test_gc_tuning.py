@@ -1,4 +1,4 @@
-"""What is there when a worker is ready is not looked at for garbage again and again."""
+"""Garbage collection settings of a ready worker, which skip its long-lived objects."""
 
 import gc
 from collections.abc import Iterator

@@ -19,7 +19,7 @@ class Watched:
         self.now_s = 0.0
 
     def passes(self, seconds: float, **seen: Any) -> None:
-        """Let time pass; what is not said is well."""
+        """Advance the clock; every signal without an argument is healthy."""
         until_s = self.now_s + seconds
         while self.now_s < until_s:
             self.now_s += 5

@@ -1,4 +1,4 @@
-"""The log is one line a fact, key=value, without what an exception says."""
+"""The log: one line for each fact as key=value, without messages of exceptions."""
 
 import json
 import logging
@@ -14,7 +14,7 @@ from apportion.shell.operations.log import KeyValueFormatter, RefusalLog, log_fa
 
 @pytest.fixture
 def _logging() -> Iterator[None]:
-    """Put back what a process sets once."""
+    """Restore settings that a process changes once."""
     loggers = logging.root, logging.getLogger("apportion")
     before, handlers = [logger.level for logger in loggers], logging.root.handlers
     of_threads = threading.excepthook

@@ -1,4 +1,4 @@
-"""What libraries say again and again is told now and then, and so is that it has ended."""
+"""Rate limit of repeated library log lines, with a line at their end."""
 
 import logging
 from collections.abc import Callable
@@ -35,7 +35,7 @@ class Log:
             self.told.append((self.now_s, record.getMessage(), count))
 
     def go_on(self, seconds: float) -> None:
-        """Let time pass, and do what is due."""
+        """Advance the clock, and run due work."""
         end_s = self.now_s + seconds
         while due := [one for one in self.waiting if one[0] <= end_s]:
             at_s, do = first = min(due, key=lambda one: one[0])

@@ -1,4 +1,4 @@
-"""What a batch adds to the metrics, and that nobody makes them grow without bound."""
+"""Metrics added by a batch, and the bound on the number of series."""
 
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
@@ -69,7 +69,7 @@ def test_end_to_end_is_from_the_records_time_and_never_negative() -> None:
 
 
 def test_every_counter_exists_from_the_start() -> None:
-    """A rate of what was never there is nothing, not zero: an alert on it would not go off."""
+    """The rate of an absent series is empty, not zero: an alert on it would not fire."""
     values = scraped(Numbers())
     counters = [metric for metric in METRICS if metric.kind is MetricKind.COUNTER and not metric.labels]
     assert all(values[counter.name,] == 0 for counter in counters)

@@ -1,4 +1,4 @@
-"""What is told of a worker that stops."""
+"""The message of a worker that stops."""
 
 import pytest
 from aiokafka.errors import KafkaTimeoutError

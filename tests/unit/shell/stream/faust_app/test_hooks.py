@@ -161,7 +161,7 @@ async def test_a_silent_broker_does_not_block_the_connection() -> None:
     consumer = app.consumer._thread._create_worker_consumer(app.transport)
     client = consumer._client
     client.cluster._brokers[7] = BrokerMetadata(7, host, port, None)
-    async with asyncio.timeout(DEADLINE_S):  # by itself it waits as long as a joining may take
+    async with asyncio.timeout(DEADLINE_S):  # its default wait is as long as joining may take
         assert not await client.ready(7)
         await left.wait()
     assert client._request_timeout_ms / 1000 > DEADLINE_S
@@ -171,7 +171,7 @@ async def test_a_silent_broker_does_not_block_the_connection() -> None:
 
 
 class Coordinator:
-    """Stands for the client's coordinator, which sends by `_send_req` alone."""
+    """A fake of the client's coordinator, which sends by `_send_req` alone."""
 
     def __init__(self, error_code: int = 0) -> None:
         self.taken = False

@@ -1,4 +1,4 @@
-"""What is seen of a worker: when it has something to do, and when it hangs."""
+"""The health probe of a worker: its work, and its hangs."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
@@ -37,7 +37,7 @@ MINUTE_S = 60
 
 
 class Writer:
-    """Makes batches durable when it is told to, and otherwise hangs."""
+    """A writer that makes batches durable on request, and otherwise hangs."""
 
     moves_offsets = False
 
@@ -59,7 +59,7 @@ class Writer:
 
 
 class Client:
-    """Stands for a client whose brokers answer where partitions end."""
+    """A fake client with brokers that return the ends of partitions."""
 
     def __init__(self) -> None:
         self.end = 0
@@ -74,7 +74,7 @@ class Client:
 
 
 class GroupMember(Client):
-    """Stands for the group's member, which has one partition."""
+    """A fake group member with one partition."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ class GroupMember(Client):
 
 
 class Reader(Client):
-    """Stands for the reader, whose brokers answer up to where it can read."""
+    """A fake reader with brokers that return the end of readable records."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ class Reader(Client):
 
 
 class Stage:
-    """A worker of one partition with a pipeline of its own, and brokers as they are told to be."""
+    """A worker of one partition with its own pipeline and scripted brokers."""
 
     def __init__(self, pipeline: type[Pipeline] = Pipeline, **arguments: Any) -> None:
         self.now_s = 0.0
@@ -141,7 +141,7 @@ class Stage:
         self.pipeline.begin(0, self.rows, 0)
 
     async def commit(self) -> bool:
-        """Commit what the pipeline says."""
+        """Commit the offsets of the pipeline."""
         offsets = self.pipeline.committable()
         self.pipeline.committed({partition: offset for partition, (offset, _) in offsets.items()})
         return bool(offsets)
@@ -224,7 +224,7 @@ async def test_partitions_that_never_flow_make_the_worker_dead(stage: Stage) -> 
 
 
 async def test_sessions_that_are_not_read_on_make_the_worker_dead(stage: Stage) -> None:
-    """After the deadline by which such a worker ends itself: there may be one whose deadline hangs, too."""
+    """The probe acts after the worker's own deadline, in case that deadline hangs too."""
     stage.pipeline.abandon()
     stage.member.is_recovering = True
     for offset in range(20):
@@ -238,7 +238,7 @@ async def test_sessions_that_are_not_read_on_make_the_worker_dead(stage: Stage) 
 async def test_a_clients_thread_that_takes_no_turn_makes_the_worker_dead_within_a_minute(
     stage: Stage,
 ) -> None:
-    """Nothing else is seen of it then: no broker is heard, which alone excuses standing still."""
+    """No other signal shows it: silent brokers alone would excuse a worker without progress."""
     stage.member.is_turning = False
     stage.brokers_are(away=True)
     await stage.passes(MINUTE_S)

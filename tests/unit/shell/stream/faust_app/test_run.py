@@ -1,4 +1,4 @@
-"""The worker goes when it is asked to, whatever its group says."""
+"""The end of a worker on request, in any state of its group."""
 
 import socket
 import subprocess

@@ -1,4 +1,4 @@
-"""Faust's recovery is ours: it begins again when partitions move, and what it cannot do ends the worker."""
+"""Our recovery in place of Faust's: it restarts when partitions move, and its failure ends the worker."""
 
 import asyncio
 import gc
@@ -21,14 +21,14 @@ DEADLINE_S = 5
 
 
 class Fetched:
-    """Something in a cycle, as what a client has fetched."""
+    """An object in a reference cycle, like data fetched by a client."""
 
     def __init__(self) -> None:
         self.itself = self
 
 
 class Reading:
-    """Stands in for reading the changelog: waits to be told that it is done."""
+    """A fake reading of the changelog, which waits until it is set to done."""
 
     def __init__(self) -> None:
         self.fetched: WeakSet[Fetched] = WeakSet()
@@ -113,7 +113,7 @@ async def test_partitions_that_move_during_recovery_are_read_again(running: Runn
 async def test_data_fetched_for_earlier_rebalances_is_released(
     running: Running,
 ) -> None:
-    gc.disable()  # a worker looks so seldom by itself that it comes to this
+    gc.disable()  # a worker collects so seldom that no collection may run here
     try:
         for generation in range(1, 6):
             running.assign(generation)

@@ -71,7 +71,7 @@ def test_an_answer_is_a_composed_event_a_decision_and_the_next_row() -> None:
 
 
 class LoadedCounters(dict[str, TokenCounter]):
-    """Counters that load when they are looked up, and the names of those that were."""
+    """Counters that load on lookup, and the names of loaded counters."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What a run of a partition's events gives, and where a batch of them ends."""
+"""Batches of a partition's events: their outputs and their ends."""
 
 import gc
 import json

@@ -1,4 +1,4 @@
-"""All that a batch gives, its rows and its offset stand in one transaction, or nothing of it does."""
+"""Transactions with the outputs, rows and offset of a batch, all or none."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -36,7 +36,7 @@ class Sent:
 
 
 class Cluster:
-    """Stands for the clients of all partitions, and notes what they do."""
+    """Fake clients of all partitions, with a log of their actions."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -54,7 +54,7 @@ class Cluster:
 
 
 class Client:
-    """Stands for the client of one partition."""
+    """A fake client of one partition."""
 
     def __init__(self, cluster: Cluster, partition: int) -> None:
         self._cluster = cluster

@@ -60,7 +60,7 @@ class Written(Struct):
 
 
 class Topics:
-    """What is durable: what a batch gives stands with its offset, or not at all."""
+    """Durable records: the outputs of a batch and its offset, all or none."""
 
     def __init__(self) -> None:
         self.outputs: list[OutboundRecord] = []
@@ -163,7 +163,7 @@ class Stage:
         self.pipeline.begin(0, topics.rows(max_lateness_s), offset, metadata)
 
     async def commit(self) -> bool:
-        """Commit what the pipeline says."""
+        """Commit the offsets of the pipeline."""
         offsets = self.pipeline.committable()
         for committed in offsets.values():
             self.topics.committed = committed
@@ -171,7 +171,7 @@ class Stage:
         return bool(offsets)
 
     async def current(self) -> None:
-        """Stand for the reader of policies."""
+        """Fake the reader of policies."""
 
     @property
     def is_idle(self) -> bool:
@@ -184,7 +184,7 @@ class Stage:
             await asyncio.sleep(0)
 
     async def written(self) -> None:
-        """Wait until what was composed is durable."""
+        """Wait until composed events are durable."""
         await self.until(lambda: not self.pipeline.in_flight)
 
     async def run(self) -> None:

@@ -1,4 +1,4 @@
-"""A worker knows by itself when its group may have given its partitions away."""
+"""The worker's own deadline for its membership, after which the group may have moved its partitions."""
 
 import asyncio
 import time

@@ -46,7 +46,7 @@ class Sent:
 
 
 class Broker:
-    """Stands for the producer: notes what is sent, and acknowledges when it is told to."""
+    """A fake producer: it records messages, and acknowledges them on request."""
 
     def __init__(self) -> None:
         self.sent: list[Sent] = []
@@ -86,7 +86,7 @@ class Broker:
 
 
 class Stage(PipelineStage):
-    """A pipeline with one partition, and a broker that is told when to acknowledge."""
+    """A pipeline with one partition, and a broker that acknowledges on request."""
 
     def __init__(self, bounds: BatchBounds, **options: Any) -> None:
         self.broker = Broker()
@@ -267,7 +267,7 @@ async def test_a_revoked_partition_is_abandoned_and_its_rows_restored(one_by_one
 
 
 async def test_a_revoked_partition_releases_its_memory(one_by_one: Stage) -> None:
-    """Neither its rows nor what was fetched of it, which waited for room; no look for cycles is needed."""
+    """Its rows and its waiting fetched records are released without a cyclic collection."""
     stage, lasting = one_by_one, PartitionRows("changelog 1")
     rows, stage.rows = ref(stage.rows), lasting
     gc.collect()
@@ -277,7 +277,7 @@ async def test_a_revoked_partition_releases_its_memory(one_by_one: Stage) -> Non
         assert stage.pipeline.flows[0].waiting == 1, "the last one waits for room"
         stage.pipeline.abandon()
         stage.pipeline.end()
-        await stage.until(lambda: rows() is None)  # what was writing learns that it is over
+        await stage.until(lambda: rows() is None)  # the writing task learns that it is over
     finally:
         gc.enable()
 

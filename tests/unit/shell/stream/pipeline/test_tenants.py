@@ -1,4 +1,4 @@
-"""Whose event is next: by turns, each tenant's and each session's in their order, and none forgotten."""
+"""The order of events with tenant limits: by turns, in order for each session, without a lost event."""
 
 import weakref
 from itertools import cycle, takewhile
@@ -39,7 +39,7 @@ def queue_of(*records: Any, limits: TenantLimits = LIMITS, clock: Clock | None =
 
 
 def turn(queue: TenantQueue) -> tuple[list[int], list[int]]:
-    """Take a turn as the pipeline does: what is in turn, then what goes ahead, by their offsets."""
+    """Take a turn like the pipeline: return the offsets in turn, then the offsets that go ahead."""
     shares = queue.shares()
     due = queue.in_turn(shares)
     queue.taken(due)
@@ -220,7 +220,9 @@ def test_however_events_come_and_are_refused_each_is_taken_once_and_a_tenants_in
         waiting = sorted({event.offset for event in records[:come]} - set(taken))
         assert len(queue) == len(waiting)
         assert queue.next_offset == (waiting[0] if waiting else records[come - 1].offset + 1)
-        if len(taken) == before and waiting and not is_held_back:  # who is behind that one may go on at once
+        if (
+            len(taken) == before and waiting and not is_held_back
+        ):  # sessions behind that event may go on at once
             assert queue.wait_s() > 0, "who may not go on now knows when"
             clock.now_s += queue.wait_s() + 1e-6
         if come == len(records) and not waiting:

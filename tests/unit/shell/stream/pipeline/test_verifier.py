@@ -1,4 +1,4 @@
-"""A share of decisions is composed again beside the stream: what differs is told, and nothing waits."""
+"""Verification of a share of decisions during the stream, without delay for the stream."""
 
 import json
 import logging
@@ -25,7 +25,7 @@ RECORDED_MS = round(datetime.fromisoformat(NOW).timestamp() * 1000)
 
 
 class Altering(ShareVerifier):
-    """Is offered another decision than the one that was made, of every second request."""
+    """A verifier that gets an altered decision for every second request."""
 
     def offer(self, record, before, policy, decision, identity):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201
         if record.offset % 2:

@@ -1,4 +1,4 @@
-"""Of a session's rows the one that has seen most counts, and its artifacts stand beside it."""
+"""Rows of sessions and their artifacts: the row with the highest seen offset wins."""
 
 import random
 from collections.abc import Iterable
@@ -482,7 +482,7 @@ def test_a_later_row_replaces_the_row_in_use() -> None:
 
 @given(st.randoms(use_true_random=False))
 def test_the_changelog_restores_the_rows_after_any_history(chance: random.Random) -> None:
-    """Also compacted, and also when a worker that was replaced writes what it once had to write."""
+    """Also after compaction, and after late writes of a replaced worker."""
     rows, log, earlier = PartitionRows(PLACE, max_lateness_s=LATENESS_S), [], []
     keys = [b"d/%d" % number for number in range(3)]
     for offset in range(20):

@@ -1,4 +1,4 @@
-"""Stream time moves with events, and only what is committed of it counts for rows."""
+"""Stream time: it advances with events, and only committed time expires rows."""
 
 from datetime import UTC, datetime, timedelta
 

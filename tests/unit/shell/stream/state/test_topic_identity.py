@@ -1,4 +1,4 @@
-"""While a worker runs, the requests topic stays the one that it read, or the worker ends."""
+"""Identity of the requests topic: a worker ends if its topic is replaced."""
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -21,7 +21,7 @@ TOPIC = Settings().requests_topic
 
 
 class Topic:
-    """Stands for the client: a topic whose records have these times, by partition from an offset on."""
+    """A fake client: a topic with records of these times in each partition, from an offset on."""
 
     def __init__(self, *times_ms: int, begin: int = 0) -> None:
         self.times_ms, self.begin = times_ms, begin
