@@ -1,6 +1,6 @@
-"""No request costs more than its size: what is counted grows no faster than n log n in the event's bytes.
+"""The bounded work of a request: counted characters grow at most as n log n in the event's bytes.
 
-Hypothesis searches for the dearest inputs; those that were once dear stand as cases of their own.
+Hypothesis searches for the most expensive inputs; inputs that were once expensive are separate cases.
 """
 
 import json
@@ -69,7 +69,7 @@ def policy_of(strategy: str, counter: str, **changes: Any) -> Policy:
 def composed(
     policy: Policy, counter: TokenCounter | None = None, **fields: Any
 ) -> tuple[Answered, Tally, int]:
-    """Compose a request; return the outcome, what was counted, and the event's bytes."""
+    """Compose a request; return the outcome, the tally of counting, and the event's bytes."""
     raw = {"type": "context-request", "request_id": "r", "session_id": "s", "requested_at": NOW, **fields}
     event = json.dumps(raw, ensure_ascii=False, separators=(",", ":")).encode()
     request = decode(event, Bounds())
@@ -80,7 +80,7 @@ def composed(
 
 
 def check(policy: Policy, pieces: int, **fields: Any) -> Answered:
-    """Compose; hold what was counted to the event's bytes, and to how many pieces it has."""
+    """Compose; bound the counted characters by the event's bytes and its number of pieces."""
     outcome, tally, size = composed(policy, **fields)
     if currently_in_test_context():
         target(tally.characters / (size * log2(size)), label="characters")

@@ -95,7 +95,7 @@ def changed(draw: st.DrawFn, history: list[Message]) -> list[Message]:
 
 @dataclass
 class Chat:
-    """A session's row, and what the model keeps of it."""
+    """A session's row, and the model's state of it."""
 
     row: Session = EMPTY
     left: Kept | None = None

@@ -1,4 +1,4 @@
-"""Whatever a record says, its rows say: with what it leaves out filled in, and nothing else."""
+"""Rows of arbitrary records: equal values, with defaults for absent fields."""
 
 import json
 from typing import Any
@@ -66,7 +66,7 @@ DECISIONS = st.builds(
 
 
 def candidate_row(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return what an entry's row has of its own."""
+    """Return the columns that belong to the entry alone."""
     row = dict.fromkeys(OWN) | entry
     row.pop("of_a_later_version", None)
     row |= {f"redundant_{name}": value for name, value in row.pop("redundant", {}).items()}

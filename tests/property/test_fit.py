@@ -1,4 +1,4 @@
-"""Fitting of any chat: the ceiling, what stands, the pairs of calls and results, and the same bytes."""
+"""Fitting of arbitrary chats: the limit, sent messages, pairs of calls and results, and equal bytes."""
 
 from datetime import UTC, datetime
 from itertools import chain
@@ -37,7 +37,7 @@ _words = st.builds(
 
 
 def _with_words(called: list[Message], block: Message) -> list[Message]:
-    """Return a round of a tool whose result has a text of the user behind it."""
+    """Return a tool round with a result that is followed by a text of the user."""
     call, result = called
     return [call, {**result, "content": [*result["content"], block]}]
 

@@ -1,4 +1,4 @@
-"""Globs against the definition: a component is matched alone, `**` stands for any number of them."""
+"""Globs against the definition: components match one by one, and `**` matches any number of them."""
 
 import re
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from apportion.core.events import Constraint, Match, MatchType
 
 CLASSES = ["[ab]", "[!a]", "[a-c]", "[!a-b]", "[]a]", "[!]]", "[a-]", "[--a]", "[!--a]", "[!-a]", "[a-b-z]"]
 BACKWARDS = ["[z-a]", "[!z-a]", "[z-a!b]", "[z-a!]", "[z-a!-b]", "[bz-a^]"]
-"""`fnmatch` leaves a range out that runs backwards, then looks at what is left."""
+"""`fnmatch` drops a reversed range and matches the rest of the pattern."""
 components = st.sampled_from(["**", "*", "a", "b", "a*", "*b", "?", "]", "ab", "*a*b*"]) | st.lists(
     st.sampled_from(["a", "b", "?", "é", "!", "-", "^", "*a", *CLASSES, *BACKWARDS]), min_size=1, max_size=4
 ).map("".join)

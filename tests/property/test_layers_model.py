@@ -28,7 +28,7 @@ def small(title: str) -> str:
 
 
 def states_of(sections: Sequence[dict[str, Any]], count: Count) -> list[list[list[str]]]:
-    """Return which entries stand: first all, then one less at a time."""
+    """Return the kept entries: first all, then one less in each step."""
     kept = [[entry for entry in section["entries"] if entry] for section in sections]
     states = [[list(entries) for entries in kept]]
     while open_ones := [n for n, section in enumerate(sections) if kept[n] and not section["preserve"]]:

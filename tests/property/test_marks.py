@@ -35,7 +35,7 @@ SEPARATOR = "\n\n"
 
 
 class Parsed(NamedTuple):
-    """An item as a text shows it: the heading above it, its mark, and what the template's fields hold."""
+    """An item as shown in a text: the heading above it, its mark, and the values of the template's fields."""
 
     heading: str | None
     mark: str
@@ -43,7 +43,7 @@ class Parsed(NamedTuple):
 
 
 class Parser:
-    """A reader of texts who knows a policy, and no secret."""
+    """A parser of texts that knows the policy, but no secret."""
 
     def __init__(self, raw: dict[str, Any]) -> None:
         self.template: str = raw["render"]["template"]

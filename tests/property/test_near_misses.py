@@ -1,4 +1,4 @@
-"""With as many tokens more of its bound as a record tells, or still more, a candidate is selected."""
+"""Near misses: with the recorded number of extra tokens, or more, a candidate is selected."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ crowds = st.lists(st.tuples(sizes, st.sampled_from(LANES), st.integers(0, 9)), m
         for number, (tokens, lane, relevance) in enumerate(drawn)
     ]
 )
-"""More than fits, in few lanes; nothing among it is protected, and what it costs is what it says."""
+"""More candidates than fit, in few lanes; none is protected, and estimates are exact."""
 surplus = st.sampled_from([0, 0, 1, 25])
 narrow = st.tuples(*[st.tuples(st.integers(0, 30), st.integers(0, 60)) for _ in LANES]).map(
     lambda bounds: {
@@ -34,7 +34,7 @@ narrow = st.tuples(*[st.tuples(st.integers(0, 30), st.integers(0, 60)) for _ in 
 
 
 def with_more(one: Entry, asked: ContextRequest, policy: Policy, beyond: int) -> Answered:
-    """Compose with as many tokens more as are told, and some beyond, of the bound that refused."""
+    """Compose with the recorded number of extra tokens in the refusing bound, and `beyond` more."""
     more = (one.more or 0) + beyond
     if one.reason is Reason.BUDGET_EXCEEDED:
         return answer(replace(asked, budget_tokens=(asked.budget_tokens or 0) + more), policy)
@@ -45,7 +45,7 @@ def with_more(one: Entry, asked: ContextRequest, policy: Policy, beyond: int) ->
 
 
 def assert_all_hold(asked: ContextRequest, policy: Policy, beyond: int) -> None:
-    """Pass if every candidate is selected with what is told; the text as a whole may then drop it."""
+    """Pass if every candidate is selected with its recorded tokens; fitting may drop it later."""
     for entry in answer(asked, policy).decision.candidates:
         if entry.more is not UNSET:
             [then] = (

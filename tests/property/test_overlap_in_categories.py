@@ -21,7 +21,7 @@ PLACES = {"first": 0, "second": 1, "third": 2}
 
 
 class Model:
-    """One request, by the rules; its candidates stand in canonical order."""
+    """One request, by the rules; its candidates are in canonical order."""
 
     def __init__(self, candidates: Sequence[dict[str, Any]], policy: Any, limit: int) -> None:
         self.candidates, self.policy, self.limit = candidates, policy, limit

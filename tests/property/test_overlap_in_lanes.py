@@ -62,7 +62,7 @@ def choice_of(model: Model) -> BoundedChoice:
 
 
 def assert_overlaps(model: Model, outcome: Answered) -> None:
-    """Pass if the answer says what the model does of what was said by whom."""
+    """Pass if answer and model agree on the overlap and its source for each candidate."""
     told = [
         candidate.redundant and (candidate.redundant.permille, candidate.redundant.covered_by)
         for candidate in outcome.decision.candidates

@@ -42,7 +42,7 @@ def test_held_turns_with_a_query_use_its_relevance(
 ) -> None:
     table = {**table, **({"overlap": {"threshold": 300}} if overlap else {}), "query": {"weight": weight}}
     policy = lanes_policy(budget_tokens=TOTAL, **table)
-    # which of a subject is superseded goes by the candidates' own relevance
+    # supersession within a subject uses the candidates' own relevance
     drawn = [source | {"content": data.draw(contents)} for source in sources]
     for candidate in drawn:
         candidate.pop("subject", None)

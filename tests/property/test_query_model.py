@@ -61,7 +61,7 @@ def test_the_terms_of_passages_match_the_definition(contents: list[str], most: i
 
 
 def assert_agrees(model: QueryModel, outcome: Answered) -> None:
-    """Pass if the answer is what the model says: entries, items, groups and text."""
+    """Pass if the answer equals the model: entries, items, groups and text."""
     actual = [
         (
             entry.id,

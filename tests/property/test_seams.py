@@ -1,4 +1,4 @@
-"""What adds up: whatever is cut at a seam costs what its parts cost, with every counter."""
+"""Additivity: a text cut at a seam costs the sum of its parts, with every counter."""
 
 import pytest
 from hypothesis import given, settings

@@ -143,7 +143,7 @@ def test_hostile_text_shrinks_to_a_small_target(text: str, counter: CounterName)
 
 
 class Watched(metered.Meter):
-    """Remembers what the last parses asked for."""
+    """A meter that is recorded with the size of its source."""
 
     made: ClassVar[list["Watched"]] = []
 

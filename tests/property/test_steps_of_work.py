@@ -1,6 +1,6 @@
-"""Four times the event is four times the work, in lines of Python: ranking, grouping and rendering, too.
+"""Linear work in executed lines of Python: an event four times as large costs four times as much.
 
-`test_bounded_work.py` counts what a counter is asked, and searches; this sees work that asks no counter.
+`test_bounded_work.py` measures the counted characters. This module also sees ranking, grouping and rendering.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Supersession by subject against the rule read literally, in all strategies with candidates and a pool.
 
-The rule is checked twice: by who is named as superseded, and by the text, which is that of a request and a
-pool without the superseded candidates.
+The rule is checked twice: by the superseded candidates of the decision, and by the text. The text equals the
+text of a request and a pool without the superseded candidates.
 """
 
 import random
@@ -103,7 +103,7 @@ def superseded(
     pinned: Sequence[str],
     ranks: Sequence[str],
 ) -> dict[str, str]:
-    """Return who is superseded by whom: each by the last of its subject in time, origin and rank."""
+    """Return the superseded candidates: each by the last of its subject in time, origin and rank."""
     own_ids = {candidate["id"] for candidate in own}
     choosable = [(candidate, (1, 0)) for candidate in own]
     choosable += [

@@ -1,4 +1,4 @@
-"""Whatever is done to a log: what is verified is what was composed, and nothing else.
+"""Verification of edited logs: it accepts the composed decisions and no other.
 
 The long form: TEST_EDITS=10000 pytest --hypothesis-show-statistics tests/property/test_verify_finds_edits.py
 """
@@ -73,7 +73,7 @@ def edits(log: bytes) -> st.SearchStrategy[bytes]:
 
 
 def says_another(edited: bytes, log: bytes) -> bool:
-    """Tell whether an edit changes what is covered, and count it."""
+    """Return whether an edit changes a covered field, and count it."""
     is_other = covered(edited) != covered(log)
     event("changes what is covered" if is_other else "changes nothing that is covered")
     return is_other
