@@ -1,4 +1,4 @@
-"""What `deploy/acls.sh` allows is enough for a worker, and what is taken away is named: on Apache Kafka."""
+"""The ACLs of `deploy/acls.sh`: sufficient for a worker, and errors about missing ones, on Apache Kafka."""
 
 import re
 from collections.abc import Iterator
@@ -29,14 +29,14 @@ exec java -XX:TieredStopAtLevel=1 -cp '/opt/kafka/libs/*' org.apache.kafka.tools
 
 @dataclass(frozen=True, slots=True)
 class Authorized:
-    """A broker that lets nobody do what no ACL allows, but for its own user `admin`."""
+    """A broker that refuses every operation without an ACL, except for its own user `admin`."""
 
     port: int
     folder: Path
     broker: DockerContainer
 
     def settings(self, user: str, of: Settings | None = None, **changes: Any) -> Settings:
-        """Return settings of topics of their own, or those of others, for a user."""
+        """Return settings for a user, with new topics or with the topics of `of`."""
         given: dict[str, Any] = {} if of is None else of.model_dump(exclude_defaults=True)
         login = {
             "security_protocol": "SASL_PLAINTEXT",
@@ -47,7 +47,7 @@ class Authorized:
         return own_settings(f"127.0.0.1:{self.port}", **given | login | changes)
 
     def run(self, settings: Settings, *command: str) -> None:
-        """Run a command in the broker's container, beside which the script lies."""
+        """Run a command in the broker's container, which has the script."""
         variables = {
             "BOOTSTRAP": "localhost:19092",
             "KAFKA_ACLS": "/tools/acls",
@@ -60,7 +60,7 @@ class Authorized:
         assert done.exit_code == 0, done.output.decode()
 
     def change(self, settings: Settings, how: str, operation: str, *resource: str) -> None:
-        """Add or remove what the worker may do."""
+        """Add or remove a permission of the worker."""
         tool = ["/tools/acls", "--bootstrap-server", "localhost:19092", "--force", how]
         self.run(settings, *tool, "--allow-principal", "User:worker", "--operation", operation, *resource)
 

@@ -1,4 +1,4 @@
-"""The AsyncAPI document is one, and says what the code does."""
+"""The AsyncAPI document: valid, and consistent with the code."""
 
 import json
 from collections.abc import Iterator

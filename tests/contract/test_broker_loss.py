@@ -1,4 +1,4 @@
-"""One of three brokers dies under load: no worker ends, and nothing is lost or charged twice."""
+"""The death of one of three brokers under load: no worker ends, and no event is lost or charged twice."""
 
 import asyncio
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ TIMEOUTS = (
     "recovery_timeout_s",
 )
 DEFAULTS = {name: getattr(Settings(), name) for name in TIMEOUTS}
-"""They are what is tested: elsewhere tests have shorter ones."""
+"""The default timeouts, tested here; other tests have shorter ones."""
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
-"""With transactions, who reads committed sees each output once, whatever happens to workers.
+"""Transactions of workers: a reader of committed records sees each output once, despite failures.
 
-On Apache Kafka alone: after an aborted transaction the embedded broker hides what is committed (ADR 2).
+On Apache Kafka alone: after an aborted transaction the embedded broker hides committed records (ADR 2).
 """
 
 import asyncio
@@ -143,7 +143,7 @@ async def test_a_transactional_id_that_the_broker_has_forgotten_costs_nothing() 
         async with staged(settings, "read_committed") as stage, worker_running(settings) as worker:
             await stage.send(*before)
             await stage.outputs.wait_for(lambda out: out.answered(ids(before)))
-            await asyncio.sleep(4)  # twice what the broker takes to forget
+            await asyncio.sleep(4)  # twice the time after which the broker expires the id
             await stage.send(*after)
             await stage.outputs.wait_for(lambda out: out.answered(ids(after)))
             assert await worker.stop() == 0

@@ -63,7 +63,7 @@ async def test_two_gateways_get_their_own_answers_from_the_topics(
 
 
 async def assert_answered_once(stage: Stage, first: Caller, second: Caller) -> None:
-    """A request whose call was given up gets its first answer from any gateway, and is charged once."""
+    """Require that a request with a cancelled call gets its first answer from any gateway, charged once."""
     answers = []
     for client in (second, first):
         again = await client.post("/v1/compose?decision=true", json=body(request_id="r1"))

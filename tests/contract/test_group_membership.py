@@ -1,4 +1,4 @@
-"""The membership of workers in their group: when it is lost, what a spare does, and what static names do.
+"""The membership of workers in their group: its loss, spare workers, and static members.
 
 On Apache Kafka alone: the embedded broker never expires a member.
 """
@@ -44,7 +44,7 @@ async def stage(kafka: str) -> AsyncIterator[Stage]:
 
 
 async def said(settings: Settings, path: str) -> tuple[int, str]:
-    """Return what the worker answers at a path; status 0: it does not listen yet."""
+    """Return the worker's response at a path; status 0 means that it does not listen yet."""
     with suppress(ClientConnectorError):
         async with (
             ClientSession(f"http://{settings.health_host}:{settings.health_port}") as http,

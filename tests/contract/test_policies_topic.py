@@ -1,4 +1,4 @@
-"""What a policy in the topic changes for the worker that runs, on every broker."""
+"""Effects of a policy in the topic on a running worker, on every broker."""
 
 import asyncio
 import base64

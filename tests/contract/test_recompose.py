@@ -160,7 +160,7 @@ def recomposed(settings: Settings) -> VerificationSummary:
 
 
 def replayed_here(settings: Settings) -> tuple[dict[str, DecisionDifference], Sum]:
-    """Replay in this process, or from it; partitions side by side tell their decisions in any order."""
+    """Replay in this process or its children; parallel partitions report decisions in any order."""
     with run.open_run(settings, RecordSelection()) as opened:
         told = list(opened.replay(WhatIf(Change(budget_tokens=0)), lambda _: None))
         return {

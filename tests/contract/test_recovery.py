@@ -58,7 +58,7 @@ async def told(*arguments):
 
 table_recovery.recover = told
 """
-"""Tells when partitions are assigned, and leaves time to take the broker away."""
+"""Log the assignment of partitions, and leave time to stop the broker."""
 LOOKING = """
 import sys
 from apportion.shell.stream.state import topic_identity as same_requests
@@ -72,7 +72,7 @@ async def told(watch):
 same_requests.RequestsWatch.look = told
 same_requests._LOOK_S = 0.2
 """
-"""Looks often whether the topic is the same, and tells when it has seen something of it."""
+"""Check the identity of the topic often, and log the partitions with seen records."""
 KEY = b"default/s"
 
 
@@ -182,7 +182,7 @@ async def test_recovery_continues_after_its_last_read_offset(stage: Stage) -> No
 
 
 async def test_cancelled_recoveries_release_their_fetched_data(stage: Stage) -> None:
-    """As when partitions move again and again: what the client has fetched, and nobody took, holds itself."""
+    """As with frequent rebalances: data fetched by the client and never taken is in a reference cycle."""
     settings, held = stage.settings, list[int]()
     async with writing(settings) as producer:
         await write(producer, settings, *(row(b"default/%d" % number, 1, 1) for number in range(2_000)))
@@ -217,7 +217,7 @@ async def test_rows_are_read_from_outside_up_to_an_offset(stage: Stage) -> None:
 
 
 async def test_an_unreached_end_is_an_error_after_a_timeout(stage: Stage) -> None:
-    """An open transaction holds back what is committed behind it, for as long as it likes."""
+    """An open transaction holds back the records committed after it, without a time limit."""
     settings = stage.settings.model_copy(update={"recovery_timeout_s": STALLED_S})
     async with (
         writing(settings, transactional_id=settings.app_id) as transactional,
@@ -246,7 +246,7 @@ async def test_unreadable_sessions_end_the_worker(stage: Stage) -> None:
 
 
 async def test_silent_brokers_during_a_takeover_end_the_worker() -> None:
-    """Leaders of the changelog and the group's coordinator alike; Faust by itself would wait for ever."""
+    """Both changelog leaders and the group's coordinator are silent; Faust alone would wait for ever."""
     DOCKER.require()
     port = free_port()
     with container(port) as broker:

@@ -1,4 +1,4 @@
-"""TLS and logins, against an Apache Kafka whose only way in asks for both."""
+"""TLS and logins, against an Apache Kafka with one listener that requires both."""
 
 import base64
 import json
@@ -97,7 +97,7 @@ import base64, json, time
 claims = json.dumps({{"sub": "ours", "iat": time.time() - 1, "exp": time.time() + 600}}).encode()
 print("{encoded({"alg": "none"})}." + base64.urlsafe_b64encode(claims).rstrip(b"=").decode() + ".")
 """
-"""Prints a token that nobody signed, which a broker takes that is told of no authority."""
+"""Print an unsigned token, accepted by a broker that is configured without an authority."""
 
 
 @pytest.mark.asyncio

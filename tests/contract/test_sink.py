@@ -30,7 +30,7 @@ WAVE = 40
 
 
 async def publish(settings: Settings, held: Held, wave: int) -> None:
-    """Publish decisions, dead letters, usage and no JSON, and note what the topics hold."""
+    """Publish decisions, dead letters, usage and invalid JSON, and note the records of the topics."""
     topics = dict.fromkeys(DEAD_LETTERS, settings.dead_letters_topic) | {USAGE: settings.usage_topic}
     async with AIOKafkaProducer(**connection_arguments(settings)) as producer:
         for number, value in enumerate([*RECORDED[wave * WAVE :][:WAVE], b"no JSON", *DEAD_LETTERS, USAGE]):
@@ -42,7 +42,7 @@ async def publish(settings: Settings, held: Held, wave: int) -> None:
 
 @asynccontextmanager
 async def sinking(settings: Settings, tables: Path, *flags: str) -> AsyncIterator[Process]:
-    """Run `apportion sink`, with a batch for whatever was read at once."""
+    """Run `apportion sink`, with one batch for each read."""
     process = await asyncio.create_subprocess_exec(
         *command("sink", "--tables", tables, "--sink-roll-s", "0.001", *flags),
         env=environment(**variables_of(settings)),

@@ -1,4 +1,4 @@
-"""Topics that are deleted, made anew or replaced under processes that use them."""
+"""Topics deleted, recreated or replaced while processes use them."""
 
 import asyncio
 

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.asyncio
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """Builds settings whose topics are this test's own."""
+    """A factory of settings with topics of this test only."""
 
     bootstrap_servers: str
     prefix: str

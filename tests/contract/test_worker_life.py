@@ -1,7 +1,7 @@
-"""How the worker starts, stops, shares its work and comes back: nothing is lost, and nothing charged twice.
+"""Start, stop, rebalance and return of workers: no event is lost or charged twice.
 
-What needs a second member in a group is seen on Apache Kafka alone: the embedded broker neither lets go of a
-killed member, nor lets a member commit while another joins.
+Tests with a second group member run on Apache Kafka alone. The embedded broker neither removes a killed
+member, nor lets a member commit while another joins.
 """
 
 import asyncio
@@ -242,7 +242,7 @@ place.MemberThread.committed_with_metadata = committed_with_metadata
 
 
 async def test_partitions_that_do_not_come_to_flow_end_the_worker_and_are_another_ones(kafka: str) -> None:
-    """It is in the group and sends heartbeats, and what it must know to begin is never told."""
+    """The worker is in the group and sends heartbeats, but never learns its committed offsets."""
     sent = requests("r", 20)
     async with staged(own_settings(kafka, recovery_timeout_s=2.0)) as stage:
         await stage.send(*sent)
