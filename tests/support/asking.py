@@ -33,7 +33,7 @@ class Jumpy:
 
 
 def engine_with(counter: TokenCounter) -> Engine:
-    """Return an engine whose chars4 is that counter."""
+    """Return an engine with this counter as its chars4."""
     return Engine(ENGINE.version, {**ENGINE.counters, "chars4": counter})
 
 
@@ -78,7 +78,7 @@ def composed(policy: Policy, session: Session = EMPTY, engine: Engine = ENGINE, 
 
 
 def fates(outcome: Answered) -> dict[str, str]:
-    """Return by id the fidelity of what stands, the reason of what does not."""
+    """Return by id the fidelity of selected entries, and the reason of omitted ones."""
     return {entry.id: str(entry.fidelity or entry.reason) for entry in outcome.decision.candidates}
 
 

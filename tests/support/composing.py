@@ -100,7 +100,7 @@ def answer(
 
 
 def selected(outcome: Answered) -> list[str]:
-    """Return the ids that stand in the context, in their order."""
+    """Return the ids in the context, in their order."""
     return [item.id for item in outcome.composed.items]
 
 

@@ -40,7 +40,7 @@ def sources(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 @st.composite
 def turns(draw: st.DrawFn, given: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the candidates of one turn: most of them as they were, ranked anew."""
+    """Return the candidates of one turn: most of them unchanged, with new ranks."""
     changes = draw(st.just({}) | st.dictionaries(st.integers(0, 19), st.sampled_from(_CHANGES), max_size=2))
     drawn = []
     for number, one in enumerate(given):

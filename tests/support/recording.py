@@ -32,7 +32,7 @@ LINE_MAX_BYTES = 1 << 20
 
 
 def of_files(policies: Iterable[Policy]) -> Timeline:
-    """Return what an empty policies topic says."""
+    """Return the timeline of an empty policies topic."""
     return Timeline(policies, "tests", settle_ms=0)
 
 
@@ -50,7 +50,7 @@ def published(one: dict[str, Any], session: str = "s", at: str = NOW) -> dict[st
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """Lines of events, and of what answered them."""
+    """Lines of events, and of their answers."""
 
     events: tuple[bytes, ...]
     decisions: tuple[bytes, ...]
@@ -90,14 +90,14 @@ def as_lines(lines: Iterable[bytes]) -> Iterator[Record]:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What a run counted, and what it found."""
+    """The summary of a run, and its findings."""
 
     summary: VerificationSummary
     findings: tuple[Finding, ...]
 
     @property
     def found(self) -> list[Found]:
-        """What was found, in its order."""
+        """The kinds of findings, in order."""
         return [each.found for each in self.findings]
 
 

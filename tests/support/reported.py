@@ -17,7 +17,7 @@ DEAD_LETTER: dict[str, Any] = json.loads(
     (EXAMPLES / "context-dead-letter" / "missing-field.json").read_text()
 )
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)><!--scripts-->'\"&\u2028"
-"""What a client may call a thing."""
+"""A name that a client may give."""
 
 
 def decision(number: int, **changes: Any) -> dict[str, Any]:
