@@ -1,6 +1,6 @@
-"""What is done to workers and brokers leaves nothing lost, charged twice or altered; `docs/reliability.md`.
+"""Failures of workers and brokers: no event is lost, charged twice or altered; see `docs/reliability.md`.
 
-These are the short forms, each of one seed: the long ones run the same with many.
+These are the short forms, each with one seed. The long forms run the same tests with many seeds.
 """
 
 import asyncio
