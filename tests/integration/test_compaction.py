@@ -1,4 +1,4 @@
-"""Transcripts compacted round after round, at a fifth of their size: what survives, and what is stale."""
+"""Repeated compaction of transcripts to a fifth of their size: surviving facts and stale facts."""
 
 from collections.abc import Callable, Mapping
 from functools import partial

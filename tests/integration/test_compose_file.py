@@ -34,7 +34,7 @@ with open("/opt/apportion/share/apportion.cdx.json") as file:
     components = json.load(file)["components"]
 print(json.dumps([[named(one.name) for one in distributions()], [named(one["name"]) for one in components]]))
 """
-"""Prints what is installed in the image, and what its list (CycloneDX) has."""
+"""Print the packages installed in the image, and the packages of its list (CycloneDX)."""
 REQUEST: dict[str, Any] = {
     "type": "context-request",
     "request_id": "1",
@@ -72,13 +72,13 @@ class Stack(msgspec.Struct, frozen=True):
         return Path(self.environment["APPORTION_FINGERPRINT_SECRET_FILE"])
 
     def compose(self, *arguments: str) -> str:
-        """Run a compose command and return what it prints."""
+        """Run a compose command and return its output."""
         done = self.ended(*arguments)
         assert done.returncode == 0, done.stdout
         return done.stdout
 
     def ended(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run a compose command, whatever becomes of it."""
+        """Run a compose command, which may fail."""
         return subprocess.run(  # noqa: S603 - the command is the test runner's own
             [*COMPOSE, "--project-name", self.project, *arguments],
             cwd=FOLDER,
@@ -121,7 +121,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 @pytest.fixture(scope="module")
 def composed(stack: Stack) -> dict[str, Any]:
-    """Return what comes back for a request that is sent from this machine."""
+    """Return the answer to a request sent from this machine."""
     sent = subprocess.run(  # noqa: S603 - our own command
         [sys.executable, "-m", "apportion", "send", "--wait", "--brokers", stack.brokers],
         input=json.dumps(REQUEST),

@@ -1,4 +1,4 @@
-"""The demo, as its user sees it: it tells its story, ends by itself, and leaves nothing but the page."""
+"""The demo, as its user sees it: its output, its end, and the page as its only file."""
 
 import os
 import re
@@ -31,14 +31,14 @@ VARYING = (
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder for temporary files, in which nothing may be left; the demo is started beside it."""
+    """A folder for temporary files, which must be empty at the end; the demo starts in its parent."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     return temporary
 
 
 def start(folder: Path, *arguments: str, **variables: str) -> AbstractContextManager["subprocess.Popen[str]"]:
-    """Start the demo beside a folder for its temporary files, in a pipe, until the block ends."""
+    """Start the demo in the parent of its temporary folder, in a pipe, until the block ends."""
     return started(
         command("demo", *arguments),
         cwd=folder.parent,
@@ -51,7 +51,7 @@ def start(folder: Path, *arguments: str, **variables: str) -> AbstractContextMan
 
 
 def masked(text: str) -> list[str]:
-    """Return lines without what may vary."""
+    """Return lines with their varying parts masked."""
     lines = [line.rstrip() for line in text.splitlines()]
     for pattern, instead in VARYING:
         lines = [re.sub(pattern, instead, line) for line in lines]
@@ -96,7 +96,7 @@ def run(folder: Path, *arguments: str, **variables: str) -> tuple[int, str]:
 
 
 def read_until(demo: subprocess.Popen[str], part: str) -> list[str]:
-    """Return what is shown up to the first line that has this part, that line included."""
+    """Return the output up to the first line with this part, that line included."""
     assert demo.stdout is not None
     lines: list[str] = []
     for line in demo.stdout:

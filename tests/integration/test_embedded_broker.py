@@ -93,7 +93,7 @@ def is_running(pid: int) -> bool:
 
 
 def broker_pid(folder: Path) -> int:
-    """Return the process of the broker in a folder; it writes its control file anew now and then."""
+    """Return the process of the broker in a folder; it rewrites its control file now and then."""
     controls: list[str] = []
 
     def written() -> bool:
@@ -109,7 +109,7 @@ def broker_pid(folder: Path) -> int:
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of temporary files, for this process and those that it starts."""
+    """The folder of temporary files, for this process and its children."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))

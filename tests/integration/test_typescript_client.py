@@ -37,7 +37,7 @@ COMPOSED = Scripted(200, b'{"status":"composed"}')
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The client as JavaScript, with the page's example, beside the tools that built it."""
+    """The client as JavaScript, with the page's example and its build tools."""
     NODE.require()
     folder = tmp_path_factory.mktemp("typescript")
     for file in CLIENT.iterdir():
