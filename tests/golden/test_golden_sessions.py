@@ -1,6 +1,6 @@
-"""What must never change by accident: sessions of every strategy, answered and refused, byte for byte.
+"""Golden sessions of every strategy, answered and refused, compared byte for byte.
 
-README.md says what each session shows, and how the files are written anew.
+README.md describes each session, and how to rewrite the files.
 """
 
 import json
@@ -32,11 +32,11 @@ OF_SESSION = {
     "facts": {"APPORTION_POLICIES": str(HERE / "sessions" / "facts" / "policies")},
     "refusals": {"APPORTION_EVENT_MAX_BYTES": "4000", "APPORTION_CANDIDATES_MAX": "20"},
 }
-"""Policies of its own, as a refusal names all policies; small bounds, so that what passes is small too."""
+"""Separate policies, because a refusal names all policies; small bounds, for small oversized events."""
 
 
 def make(name: str, folder: Path, hash_seed: str) -> None:
-    """Write what a session's events are answered with into a folder."""
+    """Write the answers to a session's events into a folder."""
     composed, decisions, dead_letters = (folder / each for each in MADE)
     done = process(
         *("compose", HERE / "sessions" / name / "events.jsonl"),

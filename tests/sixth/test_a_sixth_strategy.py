@@ -1,4 +1,4 @@
-"""A sixth strategy, written from ARCHITECTURE.md alone: one folder, one registry line, one policy file."""
+"""An example strategy, written from ARCHITECTURE.md: one folder, one registry line, one policy file."""
 
 import ast
 import json
@@ -79,7 +79,7 @@ def named(names: str, tokens: int = 5) -> list[dict[str, Any]]:
 
 
 def stood(policy: Policy, *turns: str) -> list[str]:
-    """Return what stands in each turn of one session, of the candidates of these names."""
+    """Return the selected names in each turn of one session, for candidates of these names."""
     session, standing = EMPTY, []
     for names in turns:
         outcome = answer(request(named(names)), policy, session)
@@ -359,7 +359,7 @@ def test_it_sees_nothing_that_the_map_does_not_let_a_strategy_see() -> None:
 
 
 def _rows_below(row: str) -> set[str]:
-    """Return the modules of the core below a row of the map, as import-linter is told it."""
+    """Return the core's modules below a row of the map, as configured for import-linter."""
     told = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     [contract] = [
         declared
