@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from example_strategy.rotation import RotationStrategy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sixth.rotation import RotationStrategy
 from support.asking import Jumpy, asked, engine_with
 from support.commands import ROOT, apportion
 from support.composing import ENGINE, NOW, answer, artifact, entry_of, omitted, request, selected

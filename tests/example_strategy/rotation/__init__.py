@@ -7,7 +7,7 @@ limit bound the number of selected candidates. A candidate that does not fit is 
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from sixth.rotation.policy import MOST, RotationPolicy
+from example_strategy.rotation.policy import MOST, RotationPolicy
 
 from apportion.core.errors import EventError
 from apportion.core.events import Candidate, ContextRequest
