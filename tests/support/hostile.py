@@ -21,7 +21,7 @@ def _records(count: int, header_count: int = 0, header: bytes = b"\0\0") -> list
 
 
 def hostile_batches() -> dict[str, bytes]:
-    """Return batches that brokers accept, by their defect; none is answered."""
+    """Return batches that brokers take, by what is wrong with them; none is answered."""
     return {
         "700,000 empty headers": raw_batch([with_headers(700_000)], codec=ZSTD),
         "16 million empty headers": raw_batch([with_headers(16_000_000)], codec=ZSTD),

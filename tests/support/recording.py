@@ -97,7 +97,7 @@ class Verified:
 
     @property
     def found(self) -> list[Found]:
-        """The kinds of findings, in order."""
+        """What was found, in its order."""
         return [each.found for each in self.findings]
 
 

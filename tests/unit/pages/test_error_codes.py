@@ -1,4 +1,4 @@
-"""The error codes in docs/operations.md, each with its remedy."""
+"""Every error code stands in docs/operations.md, with what to do."""
 
 import inspect
 from collections.abc import Iterator

@@ -12,7 +12,7 @@ PROJECT = tomllib.loads((FOLDER / "pyproject.toml").read_text())
 EXTRAS: dict[str, list[str]] = PROJECT["project"]["optional-dependencies"]
 OWN = re.compile(r"apportion\[([\w,-]+)\]")
 OF_APPLICATIONS = {"langchain", "litellm", "openai-agents", "pydantic-ai"}
-"""Extras of frameworks; their applications pin their own versions. dev.txt has them for the tests."""
+"""Extras of frameworks, whose applications pin what they install; dev.txt has them for the tests."""
 
 
 def asked_by(extra: str) -> list[str]:

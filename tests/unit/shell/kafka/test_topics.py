@@ -1,4 +1,4 @@
-"""Topic configurations set explicitly instead of by the broker, as in the table of `docs/operations.md`."""
+"""What is stated of each topic, so that no broker decides it: the table in `docs/operations.md`."""
 
 import pytest
 
