@@ -92,7 +92,7 @@ def rows(page: Page) -> list[str]:
     return page.eval_on_selector_all("#listed tbody tr[data-id]", "rows => rows.map(row => row.dataset.id)")  # type: ignore[no-any-return] # JSON
 
 
-def test_every_section_has_something_to_say_and_none_is_wider_than_the_window(opened: Opened) -> None:
+def test_every_section_has_content_and_fits_the_window(opened: Opened) -> None:
     page = opened.page
     titles = page.locator("main section > h2").all_text_contents()
     assert len(titles) == 11

@@ -112,7 +112,7 @@ async def test_the_scripts_acls_let_a_worker_answer_and_topics_be_created(
 
 
 @pytest.mark.asyncio
-async def test_without_one_of_them_a_worker_ends_and_names_it(authorized: Authorized) -> None:
+async def test_a_worker_without_one_acl_ends_and_names_it(authorized: Authorized) -> None:
     admin = authorized.settings("admin", partitions=1, guarantee=Guarantee.EXACTLY_ONCE)
     authorized.run(admin, "/deploy/acls.sh")
     settings = authorized.settings("worker", admin)

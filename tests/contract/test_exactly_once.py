@@ -82,7 +82,7 @@ async def test_a_kill_during_a_transaction_loses_and_repeats_no_record(
     await assert_seen_once(stage, len(sent))
 
 
-async def test_a_worker_that_wakes_in_a_transaction_when_another_has_answered_writes_nothing(
+async def test_a_worker_that_wakes_in_a_replaced_transaction_writes_nothing(
     stage: Stage,
 ) -> None:
     sent = requests("r", 200)

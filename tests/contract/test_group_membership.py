@@ -133,7 +133,7 @@ async def test_a_worker_without_its_membership_is_not_ready_and_then_not_live(st
         assert worker.process.returncode is None
 
 
-async def test_of_two_workers_with_one_static_name_the_first_ends(kafka: str) -> None:
+async def test_the_first_of_two_workers_with_one_static_name_ends(kafka: str) -> None:
     sent = requests("r", 20)
     async with staged(own_settings(kafka, static_member="worker-0")) as stage:
         async with (

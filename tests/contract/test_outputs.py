@@ -66,7 +66,7 @@ async def test_a_check_with_another_app_id_is_refused_before_a_changelog_exists(
     assert checked.err.startswith(f"apportion: outputs_shared: {stage.settings.composed_topic} (partition")
 
 
-async def test_with_a_prefix_the_outputs_are_others(bootstrap_servers: str) -> None:
+async def test_a_prefix_separates_the_outputs(bootstrap_servers: str) -> None:
     prefix = own_settings(bootstrap_servers).app_id
     arguments = ("--brokers", bootstrap_servers, "--topic-prefix", f"{prefix}.", "--app-id", prefix)
     small = ("--partitions", "1", "--replication-factor", "1")
@@ -76,7 +76,7 @@ async def test_with_a_prefix_the_outputs_are_others(bootstrap_servers: str) -> N
     assert process("topics", "check", *arguments, *small).exit_code == 0
 
 
-async def test_a_worker_with_another_installations_app_id_ends_and_that_one_goes_on(stage: Stage) -> None:
+async def test_a_second_installation_with_the_same_app_id_ends(stage: Stage) -> None:
     settings = stage.settings
     kinds = ("requests", "policies", "composed", "decisions", "dead_letters", "usage")
     own = {f"{kind}_topic": f"staging.{settings.app_id}-{kind}" for kind in kinds}

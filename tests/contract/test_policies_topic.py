@@ -201,7 +201,7 @@ async def test_policy_changes_between_workers_change_no_repeated_byte(
     assert "policies=small@1" in said
 
 
-async def test_workers_with_the_same_files_say_them_once(stage: Stage) -> None:
+async def test_workers_with_the_same_files_announce_them_once(stage: Stage) -> None:
     for _ in range(2):
         async with worker_running(stage.settings) as worker:
             assert await worker.stop() == 0

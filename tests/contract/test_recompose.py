@@ -200,7 +200,7 @@ async def test_a_report_covers_the_records_of_a_time_range(stage: Stage, tmp_pat
     assert (before.exit_code, before.err.split(":")[1]) == (1, " no_decisions")
 
 
-async def test_a_range_is_asked_about_by_offsets_or_time(kafka: str) -> None:
+async def test_a_range_is_given_by_offsets_or_time(kafka: str) -> None:
     async with staged(own_settings(kafka, partitions=1)) as stage:
         await answered(stage, "r", 12)
         settings = stage.settings

@@ -71,7 +71,7 @@ async def test_creating_makes_every_topic_of_the_plan(named: Named) -> None:
     assert await names_of(settings) == {topic.name for topic in plan_topics(settings)}
 
 
-async def test_three_copies_on_one_broker_are_one_line(named: Named) -> None:
+async def test_three_replicas_on_one_broker_are_a_one_line_error(named: Named) -> None:
     settings = named()
     given = (
         "--brokers",

@@ -71,7 +71,7 @@ def in_one_batch(*names: str, codec: int = 0) -> bytes:
     )
 
 
-async def test_requests_around_records_that_cannot_be_read_are_answered_and_each_of_those_is_a_dead_letter(
+async def test_unreadable_records_become_dead_letters_and_requests_are_answered(
     stage: Stage,
 ) -> None:
     settings, place = stage.settings, home(stage.settings)

@@ -241,7 +241,7 @@ place.MemberThread.committed_with_metadata = committed_with_metadata
 """
 
 
-async def test_partitions_that_do_not_come_to_flow_end_the_worker_and_are_another_ones(kafka: str) -> None:
+async def test_partitions_that_never_flow_end_the_worker_and_move_to_another(kafka: str) -> None:
     """The worker is in the group and sends heartbeats, but never learns its committed offsets."""
     sent = requests("r", 20)
     async with staged(own_settings(kafka, recovery_timeout_s=2.0)) as stage:

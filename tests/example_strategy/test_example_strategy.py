@@ -98,11 +98,11 @@ def test_candidates_are_ordered_by_id_and_joined_by_a_blank_line(policy: Policy)
     assert outcome.composed.tokens.used == 3
 
 
-def test_each_turn_begins_after_the_last_of_the_turn_before_and_goes_round(policy: Policy) -> None:
+def test_each_turn_begins_after_the_last_id_and_wraps_around(policy: Policy) -> None:
     assert stood(policy, *["abcde"] * 4) == ["ab", "cd", "ea", "bc"]
 
 
-def test_a_turn_goes_on_where_the_last_of_the_turn_before_is_gone(policy: Policy) -> None:
+def test_a_turn_continues_after_a_last_id_that_is_gone(policy: Policy) -> None:
     assert stood(policy, "abcde", "acde", "acd") == ["ab", "cd", "ac"]
 
 
@@ -119,7 +119,7 @@ def test_the_turn_survives_the_row_as_bytes(policy: Policy) -> None:
     assert standing == ["ab", "cd", "éa", "bc"]
 
 
-def test_what_does_not_fit_is_refused_with_its_margin_and_the_rest_is_tried(policy: Policy) -> None:
+def test_an_oversized_candidate_is_refused_with_its_margin_and_the_rest_tried(policy: Policy) -> None:
     outcome = answer(request([*named("a", 30), *named("b", 20), *named("c", 9)]), policy)
     assert selected(outcome) == ["a", "c"]
     assert omitted(outcome) == {"b": "budget_exceeded"}
@@ -347,7 +347,7 @@ def test_the_schemas_know_it() -> None:
     assert "layers" not in schema["properties"]
 
 
-def test_it_sees_nothing_that_the_map_does_not_let_a_strategy_see() -> None:
+def test_it_imports_only_modules_allowed_for_a_strategy() -> None:
     rows = _rows_below("strategies") | {"strategies.base"}
     seen = {
         module.removeprefix("apportion.core.")

@@ -121,7 +121,7 @@ def test_every_decision_and_dead_letter_of_a_session_is_verified(name: str) -> N
     assert summary["dead_letters"] == len(letters.read_bytes().splitlines())
 
 
-def test_the_readme_says_what_each_session_shows() -> None:
+def test_the_readme_describes_each_session() -> None:
     readme = (HERE / "README.md").read_text(encoding="utf-8")
     assert [name for name in SESSIONS if f"| `{name}` |" not in readme] == []
 

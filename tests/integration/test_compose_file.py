@@ -162,7 +162,7 @@ def test_the_image_lists_its_packages_and_has_no_installer_or_compiler(stack: St
 
 
 @pytest.mark.usefixtures("composed")
-def test_docker_asks_the_worker_for_its_health(stack: Stack) -> None:
+def test_docker_checks_the_health_of_the_worker(stack: Stack) -> None:
     stack.compose("exec", "-T", "worker", "apportion", "health")
     image = json.loads(stack.compose("config", "--format", "json"))["services"]["worker"]["image"]
     inspected = subprocess.run(  # noqa: S603 - our own image
@@ -195,7 +195,7 @@ def test_a_worker_that_has_answered_stops_on_request(stack: Stack) -> None:
     assert state["ExitCode"] == 0
 
 
-def test_up_fails_where_the_secret_cannot_be_read_and_the_logs_say_why(stack: Stack, tmp_path: Path) -> None:
+def test_up_fails_with_an_unreadable_secret_and_logs_the_reason(stack: Stack, tmp_path: Path) -> None:
     assert stack.secret.exists(), "the image is built"
     unreadable = stack_of("unreadable", tmp_path / "fingerprint")
     unreadable.secret.write_text("a secret of the superuser alone")

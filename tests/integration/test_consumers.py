@@ -86,7 +86,7 @@ def composed(decision: str) -> bytes:
     return json.dumps({"decision_id": decision, "status": "composed", "tokens": {"used": 7}}).encode()
 
 
-async def test_each_event_is_handled_once_and_none_again_after_a_restart(
+async def test_each_event_is_handled_once_even_after_a_restart(
     broker: str, command: Sequence[str], request: pytest.FixtureRequest
 ) -> None:
     topic = f"composed-{request.node.callspec.id}"

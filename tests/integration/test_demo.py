@@ -136,7 +136,7 @@ def test_ctrl_c_and_a_crash_leave_no_process_and_no_file(folder: Path, how: sign
     assert not list(folder.iterdir())
 
 
-def test_it_sums_up_before_it_stays_and_ends_well_with_ctrl_c(folder: Path) -> None:
+def test_it_prints_its_summary_before_waiting_and_ends_on_ctrl_c(folder: Path) -> None:
     with start(folder, "--requests", "1", "--keep") as demo:
         shown = read_until(demo, "apportion send --brokers 127.0.0.1:")
         assert any("1 decision verified" in line or "decisions verified" in line for line in shown)
@@ -173,7 +173,7 @@ def test_a_dead_worker_is_reported_at_once(folder: Path) -> None:
 
 
 @pytest.mark.asyncio
-async def test_a_worker_that_cannot_start_says_why_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_worker_that_cannot_start_prints_only_the_reason(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(WorkerEndedError) as caught:
         async with worker_process({"partitions": "0"}):
             pass

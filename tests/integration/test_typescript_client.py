@@ -72,7 +72,7 @@ def test_the_types_match_the_schemas(built: Path) -> None:
     assert made.stdout == (CLIENT / "types.ts").read_text("utf-8")
 
 
-def test_it_speaks_with_a_gateway(built: Path) -> None:
+def test_the_client_works_with_a_gateway(built: Path) -> None:
     artifact = {"session_id": "s1", "source": "tests", "artifact": candidate("b", 5)}
     with running() as (_, url):
         published, first, second, shaped, retracted, dots, refused, own_id = called(
@@ -99,7 +99,7 @@ def test_it_speaks_with_a_gateway(built: Path) -> None:
     assert len(own_id["value"]["request_id"]) == 36
 
 
-def test_a_call_without_an_answer_is_repeated_as_it_was(built: Path) -> None:
+def test_a_call_without_an_answer_is_repeated_unchanged(built: Path) -> None:
     failures = [Scripted(503, BUSY), Scripted(504, BUSY), Scripted(429, BUSY, {"Retry-After": "0"})]
     failures += [Scripted(502, b"<html>"), Scripted(None)]
     with scripted_server(*failures, COMPOSED) as server:

@@ -53,7 +53,7 @@ def test_a_bisection_counts_little_more_than_the_longest_text_once(stands: str) 
     assert sum(map(len, counting.texts)) < 1.2 * len("".join(lines))
 
 
-def test_a_text_without_a_seam_is_reckoned_near_its_count_only_where_that_is_asked_for() -> None:
+def test_a_text_without_a_seam_is_estimated_only_on_request() -> None:
     counter, text = COUNTERS["o200k_base"], "=-0" * 30_000
     exact, reckoning = Alike(counter), Alike(counter, reckons=True)
     for start in (50_000, 20_000, 0, 70_000, 70_001):

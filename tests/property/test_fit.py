@@ -102,7 +102,7 @@ def test_sent_messages_are_within_the_limit_and_whole(
 
 @given(st.lists(chats, min_size=1, max_size=5), limits, artifacts)
 @settings(deadline=None)
-def test_the_same_turns_give_the_same_bytes_whether_rows_are_kept_here_or_elsewhere(
+def test_the_same_turns_give_the_same_bytes_with_any_store_of_rows(
     turns: list[list[Message]], limit_tokens: int, given_artifacts: Any
 ) -> None:
     here, rows = LocalSessions(), dict[str, bytes]()

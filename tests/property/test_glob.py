@@ -54,7 +54,7 @@ def constraints(texts: list[str]) -> list[ConstraintList]:
 
 @settings(max_examples=300)
 @given(patterns, paths)
-def test_globs_mean_what_their_definition_says(globs: list[list[str]], asked: list[list[str]]) -> None:
+def test_globs_match_by_their_definition(globs: list[list[str]], asked: list[list[str]]) -> None:
     found = globs_of(["/".join(pattern) for pattern in globs]).match(Paths("/".join(path) for path in asked))
     meant = {
         "/".join(path): [index for index, pattern in enumerate(globs) if means(pattern, path)]
@@ -125,7 +125,7 @@ def test_990_patterns_on_7000_paths_are_within_the_bound() -> None:
     assert lists[0].count().matched == 990
 
 
-def test_what_paths_begin_with_in_common_is_read_once() -> None:
+def test_common_prefixes_of_paths_are_read_once() -> None:
     assert Paths(["src/core/a", "src/core/b", "src/core/a", "src/c"]).characters == len("src/core/a/b/c/")
 
 

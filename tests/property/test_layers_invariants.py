@@ -59,7 +59,7 @@ def test_the_ceiling_holds_and_everything_is_accounted_for_once(
 
 @SETTINGS
 @given(layers_of(texts), policies(), st.integers(1, 200))
-def test_it_holds_for_a_counter_that_is_neither_monotone_nor_additive(
+def test_invariants_hold_with_a_non_monotone_non_additive_counter(
     layers: dict[str, Any], policy: Policy, budget: int
 ) -> None:
     outcome = answer(asked(layers=layers, budget_tokens=budget), policy, engine=engine_with(Jumpy()))

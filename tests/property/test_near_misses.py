@@ -59,7 +59,7 @@ def assert_all_hold(asked: ContextRequest, policy: Policy, beyond: int) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(crowds, narrow, st.integers(1, 150), surplus)
-def test_of_a_crowd_it_is_selected(
+def test_near_misses_hold_in_a_crowd(
     crowd: list[dict[str, Any]], lanes: dict[str, Any], limit: int, beyond: int
 ) -> None:
     asked = request(crowd, budget_tokens=limit)
@@ -107,7 +107,7 @@ def test_candidates_without_more_are_refused_under_any_limit(
 
 @settings(max_examples=150, deadline=None)
 @given(drawn_query.candidates(), drawn_query.queries, tables(), st.integers(1, 250), surplus)
-def test_with_a_query_its_best_passage_is_selected(
+def test_near_misses_hold_for_the_best_passage_of_a_query(
     drawn: list[dict[str, Any]], query: str, table: dict[str, Any], limit: int, beyond: int
 ) -> None:
     asked = request(drawn, query=query, budget_tokens=limit)

@@ -108,7 +108,7 @@ def candidates(draw: st.DrawFn) -> list[dict[str, Any]]:
     st.sampled_from(["chars4", "words1.3", "o200k_base"]),
     st.sampled_from(["reserve", "any"]),
 )
-def test_categories_choose_as_the_rules_say(
+def test_categories_choose_by_the_rules(
     candidates: list[dict[str, Any]],
     budgets: list[int],
     limit: int,

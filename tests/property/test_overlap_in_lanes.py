@@ -72,7 +72,7 @@ def assert_overlaps(model: Model, outcome: Answered) -> None:
 
 @SETTINGS
 @given(candidates_in_lanes(), constraints, st.integers(1, 120), tables(), thresholds)
-def test_lanes_choose_as_the_rules_say(
+def test_lanes_choose_by_the_rules(
     ones: list[dict[str, Any]], limits: dict[str, Any], limit: int, table: dict[str, Any], threshold: int
 ) -> None:
     table = {**table, "overlap": {"threshold": threshold}}

@@ -121,5 +121,5 @@ def test_four_times_the_event_is_four_times_the_work(
     assert many <= TIMES * few
 
 
-def test_every_strategy_is_asked() -> None:
+def test_every_strategy_is_covered() -> None:
     assert {made.__name__ for made in REQUESTS} == set(STRATEGIES)

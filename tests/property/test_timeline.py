@@ -68,7 +68,7 @@ def test_any_interleaving_of_reading_and_requests_gives_a_request_the_same_polic
 
 
 @given(logs())
-def test_reading_at_once_or_one_by_one_is_the_same(log: list[Record]) -> None:
+def test_reading_at_once_equals_reading_one_by_one(log: list[Record]) -> None:
     one_by_one = read([])
     for record in log:
         one_by_one = read([record], one_by_one)

@@ -95,7 +95,7 @@ def test_a_name_that_it_does_not_promise_is_no_attribute() -> None:
         getattr(apportion, "import_modules")  # noqa: B009 - a type checker refuses it, as it should
 
 
-def test_its_engine_is_of_this_version_and_knows_no_secret() -> None:
+def test_its_engine_has_this_version_and_no_secret() -> None:
     assert apportion.Engine(apportion.ENGINE_VERSION, apportion.COUNTERS) == apportion.ENGINE
 
 

@@ -150,7 +150,7 @@ def test_a_selected_candidate_is_shown_with_its_duplicates(decisions: list[bytes
     assert "has its id once more" in told
 
 
-def test_of_a_request_that_was_sent_again_the_first_decision_is_named(decisions: list[bytes]) -> None:
+def test_the_first_decision_of_a_repeated_request_is_named(decisions: list[bytes]) -> None:
     again = Path("events").read_bytes() + Path("events").read_bytes().splitlines()[1]
     apportion("compose", "-", "--decisions", "decisions", "--force", stdin=again)
     last = Path("decisions").read_bytes().splitlines()[-1]
@@ -165,7 +165,7 @@ def test_an_unknown_candidate_is_wrong_usage_and_not_repeated(decisions: list[by
     assert ended.err == "apportion: unknown_candidate: the decision lists no candidate with this id\n"
 
 
-def test_of_candidates_that_are_not_listed_the_error_says_how_many(decisions: list[bytes]) -> None:
+def test_the_error_counts_the_unlisted_candidates(decisions: list[bytes]) -> None:
     short = altered(decisions[1], "unlisted", value=[{"reason": "no_room", "count": 7}])
     Path("decisions").write_bytes(short + b"\n")
     assert "7 that were left out are not listed" in explain(short, "--candidate", "x").err
@@ -196,7 +196,7 @@ def test_a_field_that_was_put_into_a_log_cannot_write_to_a_terminal(decisions: l
     assert "difference at $.tokens.\\x1b[2J" in ended.err
 
 
-def test_what_goes_together_is_asked_for(decisions: list[bytes]) -> None:
+def test_incomplete_options_are_wrong_usage(decisions: list[bytes]) -> None:
     assert explain(decisions[1], "--events", "events").exit_code == 2
     assert explain(decisions[1], "--candidate", "c", "--events", "decisions").exit_code == 2
     assert apportion("explain", "a").exit_code == 2
@@ -240,7 +240,7 @@ def test_a_reached_search_limit_and_an_exhausted_range_are_shown() -> None:
     assert "12,345 times" in told
 
 
-def test_of_many_displaced_the_first_are_named_and_the_rest_counted() -> None:
+def test_the_first_displaced_are_named_and_the_rest_counted() -> None:
     told = " ".join(" ".join(shown(changes(*map(str, range(13))), 120)).split())
     assert "8, 9 and 3 more" in told
 
@@ -262,7 +262,7 @@ def test_no_reason_is_without_a_meaning() -> None:
     assert {reason for _, reason in REASONS} == set(Reason)
 
 
-def test_of_a_strategy_and_a_reason_of_another_version_the_names_are_enough() -> None:
+def test_unknown_strategies_and_reasons_are_shown_by_name() -> None:
     made = answer(request(), lanes_policy()).decision
     made = replace(made, policy=replace(made.policy, strategy="another"))
     for reason, line in (

@@ -175,9 +175,7 @@ def test_a_command_shows_the_flags_that_concern_it_and_takes_all(run: Run) -> No
     assert ended.err.startswith("apportion: invalid_settings: tags_max (--tags-max): ")
 
 
-def test_a_flag_that_was_not_given_leaves_the_environment_its_say(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_absent_flag_keeps_the_environment_variable(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("APPORTION_PARTITIONS", "8")
     shown = json.loads(run("config", "--json", "--app-id", "staging").out)
     assert (shown["partitions"]["value"], shown["partitions"]["origin"]) == (8, "APPORTION_PARTITIONS")
@@ -247,7 +245,7 @@ def test_wrong_settings_are_wrong_usage_with_a_line_a_problem(run: Run, tmp_path
 
 
 @pytest.mark.parametrize("command", ["create", "check"])
-def test_an_unreachable_broker_is_one_line_that_names_it_and_a_failure(
+def test_an_unreachable_broker_is_named_in_a_one_line_failure(
     command: str, closed_port: int, tmp_path: Path
 ) -> None:
     arguments = [
@@ -291,12 +289,12 @@ def ended_by(error: Exception, monkeypatch: pytest.MonkeyPatch, run: Run) -> End
     return run()
 
 
-def test_a_typed_error_is_one_line_and_a_failure(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_typed_error_is_a_one_line_failure(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     ended = ended_by(RefusedError("not today"), monkeypatch, run)
     assert ended == Ended(1, "", "apportion: refused: not today\n")
 
 
-def test_a_code_is_said_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_code_is_printed_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     ended = ended_by(RefusedError("refused: not today (at $)"), monkeypatch, run)
     assert ended.err == "apportion: refused: not today (at $)\n"
 

@@ -47,7 +47,7 @@ async def test_a_worker_that_is_well_is_exit_code_0() -> None:
         assert await ask(port) == Ended(0, b"ok\n", "")
 
 
-async def test_a_worker_that_hangs_is_exit_code_1_and_says_why() -> None:
+async def test_a_hanging_worker_gives_exit_code_1_with_the_reason() -> None:
     async with served(Judge(dead=("partition 3 does not move, for 50 s", "and so on"))) as port:
         told = await ask(port)
     assert (told.exit_code, told.err) == (
@@ -77,7 +77,7 @@ async def test_a_blocked_worker_loop_does_not_delay_the_command() -> None:
     assert told.err == f"apportion: unhealthy: no answer from 127.0.0.1:{port} within 0.2 s\n"
 
 
-async def test_a_worker_that_serves_nothing_cannot_be_asked() -> None:
+async def test_a_worker_without_a_health_port_cannot_be_checked() -> None:
     told = await ask(0)
     assert (told.exit_code, "health_port is 0" in told.err) == (1, True)
 

@@ -80,7 +80,7 @@ def test_the_offline_list_has_built_in_policies_and_policies_of_the_folder(tmp_p
     assert both[-1].startswith("small\t3\tlanes\tfile\t2026-01-01T00:00:00.000Z\talways\tsha256:")
 
 
-def test_the_list_is_json_where_asked() -> None:
+def test_the_list_is_json_on_request() -> None:
     ended = apportion("policies", "list", "--offline", "--format", "json")
     [lanes] = [each for each in json.loads(ended.out) if each["name"] == "lanes"]
     assert {name: lanes[name] for name in ("version", "source", "effective_from", "counts_from")} == {

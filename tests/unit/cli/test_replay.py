@@ -85,7 +85,7 @@ def test_without_changes_only_the_summary_is_printed_and_exits_with_0() -> None:
     ]
 
 
-def test_json_has_a_line_for_each_decision_and_one_for_the_sum() -> None:
+def test_json_has_a_line_for_each_decision_and_for_the_summary() -> None:
     ended = replay("--budget", "45", "--format", "json")
     first, second, whole = map(json.loads, ended.out.splitlines())
     assert [each["decision_id"] for each in (first, second)] == ids()
@@ -137,7 +137,7 @@ def test_changes_may_be_joined_and_sessions_evolve() -> None:
     assert whole["statuses"] == {"composed > empty": 2}
 
 
-def test_only_the_largest_changes_are_shown_and_it_says_how_many_are_not() -> None:
+def test_only_the_largest_changes_are_shown_and_the_others_counted() -> None:
     events = [asked(f"r{number}", f"s{number}", candidates=NEVER[: 1 + number % 3]) for number in range(30)]
     Path("events").write_bytes(b"".join(json.dumps(each).encode() + b"\n" for each in events))
     apportion("compose", "events", "--decisions", "decisions", "--force", "--policies", "folder")
@@ -169,7 +169,7 @@ def test_events_or_decisions_may_come_through_a_pipe() -> None:
         ("--budget", "1", "--format", "xml"),
     ],
 )
-def test_no_change_or_a_wrong_one_is_wrong_usage(arguments: tuple[str, ...]) -> None:
+def test_an_absent_or_wrong_change_is_wrong_usage(arguments: tuple[str, ...]) -> None:
     ended = replay(*arguments)
     assert (ended.exit_code, ended.out) == (2, b"")
 

@@ -51,7 +51,7 @@ def test_unreadable_records_are_counted_in_the_summary() -> None:
 
 
 @pytest.mark.parametrize("given", [(), ("gone",), (".",), ("decisions", "--output", "gone/page.html")])
-def test_what_cannot_be_a_source_or_an_output_is_wrong_usage(given: tuple[str, ...]) -> None:
+def test_an_invalid_source_or_output_is_wrong_usage(given: tuple[str, ...]) -> None:
     assert apportion("report", *given).exit_code == 2
 
 
@@ -86,7 +86,7 @@ def test_the_queries_are_printed_as_they_are() -> None:
     assert [query.name for query in load_queries() if f"-- {query.name}\n{query.sql}" not in out] == []
 
 
-def test_without_its_extra_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_its_extra_the_command_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "apportion.decisions.analytics.source", raising=False)
     monkeypatch.setitem(sys.modules, "duckdb", None)
     ended = apportion("report", "decisions")

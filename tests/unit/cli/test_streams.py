@@ -21,7 +21,7 @@ def redirected(arguments: str, redirection: str, folder: Path) -> tuple[int, str
 
 
 @pytest.mark.parametrize("arguments", TO_STDOUT)
-def test_a_full_disk_is_one_line_and_a_failure(arguments: str, tmp_path: Path) -> None:
+def test_a_full_disk_is_a_one_line_failure(arguments: str, tmp_path: Path) -> None:
     exit_code, told = redirected(arguments, "> /dev/full", tmp_path)
     assert exit_code == 1
     assert told.startswith("apportion: file_failed: ")
@@ -30,7 +30,7 @@ def test_a_full_disk_is_one_line_and_a_failure(arguments: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("arguments", TO_STDOUT)
-def test_a_reader_that_went_away_needs_no_word(arguments: str, tmp_path: Path) -> None:
+def test_a_closed_reader_is_no_error(arguments: str, tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     ended = subprocess.run(  # noqa: S603 - our own interpreter
@@ -48,7 +48,7 @@ def test_a_reader_that_went_away_needs_no_word(arguments: str, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("arguments", "redirection"), [("config", ">&-"), ("compose", "<&-"), ("workload recorded", ">&-")]
 )
-def test_a_closed_stream_is_one_line_and_a_failure(arguments: str, redirection: str, tmp_path: Path) -> None:
+def test_a_closed_stream_is_a_one_line_failure(arguments: str, redirection: str, tmp_path: Path) -> None:
     exit_code, told = redirected(arguments, redirection, tmp_path)
     assert exit_code == 1
     assert told.startswith("apportion: file_failed: ")

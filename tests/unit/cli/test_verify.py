@@ -37,7 +37,7 @@ def verify(lines: list[bytes], *arguments: str) -> Ended:
     return apportion("verify", "events", "decisions", *arguments)
 
 
-def test_what_compose_wrote_is_verified(decisions: list[bytes]) -> None:
+def test_the_output_of_compose_is_verified(decisions: list[bytes]) -> None:
     ended = verify(decisions)
     assert (ended.exit_code, ended.err) == (0, "")
     assert ended.out == b"2 decisions verified, 0 differences\n"
@@ -88,7 +88,7 @@ def test_unverifiable_decisions_exit_with_1(decisions: list[bytes]) -> None:
     )
 
 
-def test_json_has_a_line_for_each_and_one_for_all(decisions: list[bytes]) -> None:
+def test_json_has_a_line_for_each_finding_and_a_summary(decisions: list[bytes]) -> None:
     changed = [decisions[0], altered(decisions[1], "status", value="empty")]
     finding, summary = map(json.loads, verify(changed, "--format", "json").out.splitlines())
     assert finding == {
@@ -164,7 +164,7 @@ def test_a_path_has_its_id_from_the_decisions() -> None:
     assert ended.out.decode() == f"{decision['candidates'][0]['id']}\tsrc/a.py\n"
 
 
-def test_paths_have_a_line_each_in_their_order_and_their_one_form() -> None:
+def test_each_path_has_a_line_in_order_and_in_canonical_form() -> None:
     ended = fingerprint("b/./c", "a")
     assert ended.exit_code == 0
     assert [line.split("\t") for line in ended.out.decode().splitlines()] == [

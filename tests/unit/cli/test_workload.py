@@ -53,7 +53,7 @@ def test_a_history_becomes_requests_that_compose_answers(
     assert len(composed.out.splitlines()) == len(events)
 
 
-def test_only_the_last_requests_are_made_if_asked(repository: Path) -> None:
+def test_only_the_last_requests_are_made_on_request(repository: Path) -> None:
     every = apportion("workload", "from-git", repository).out.splitlines()
     assert apportion("workload", "from-git", repository, "--max-requests", "1").out.splitlines() == every[-1:]
 
@@ -99,7 +99,7 @@ def test_the_next_steps_of_the_demo_work_when_pasted(repository: Path) -> None:
     assert ended.stderr.count(b"In the context, by rank") == 4
 
 
-def test_a_folder_and_a_question_become_one_request_that_search_answers(
+def test_a_folder_and_a_question_become_one_request_with_search_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -84,7 +84,7 @@ def test_the_price_is_the_score_at_which_the_limit_is_passed() -> None:
     )
 
 
-def test_where_all_fits_nothing_has_a_price() -> None:
+def test_without_a_binding_limit_all_prices_are_zero() -> None:
     found = certified(worked(limit_tokens=200, taken=[1, 1, 1, 1, 1]))
     assert (found.value, found.bound, found.gap, found.price) == (127_000, 127_000, 0, 0)
 
@@ -109,26 +109,26 @@ def test_a_floor_has_a_price_if_it_admits_lower_scores() -> None:
     assert found.bound == 500 * 150 - 400 * 50 + 400 * 40 + 700 * 30 + 200 * 50
 
 
-def test_protected_ones_leave_less_and_are_in_value_and_bound() -> None:
+def test_protected_candidates_reduce_the_rest_and_count_in_value_and_bound() -> None:
     # 500·60 of c is taken: 90 remain, including b's floor of 40; 40 + 30 fit, 50 more pass: 700
     found = certified(worked(protected=[3], caps=[Cap("a", 0, 99), Cap("b", 40, 99), Cap("c", 99, 99)]))
     assert (found.price, found.groups) == (700, ())
     assert found.bound == 500 * 60 + 700 * 90 + 200 * 40 + 100 * 30
 
 
-def test_protected_ones_that_take_all_of_a_lane_close_it() -> None:
+def test_protected_candidates_that_fill_a_lane_close_it() -> None:
     found = certified(worked(protected=[3], caps=[Cap("a", 0, 99), Cap("b", 0, 99), Cap("c", 0, 50)]))
     assert found.groups == (GroupPrice(name="c", ceiling=901 - 700),), (
         "above all scores, less the limit's price"
     )
 
 
-def test_there_is_no_certificate_where_the_protected_ones_do_not_fit() -> None:
+def test_without_room_for_protected_candidates_there_is_no_certificate() -> None:
     assert certify(worked(protected=[3], limit_tokens=59)) is None
     assert certify(worked(protected=[3], limit_tokens=60, taken=[0, 0, 0, 1, 0])) is not None
 
 
-def test_of_nothing_the_bound_is_nothing() -> None:
+def test_an_empty_choice_has_a_bound_of_zero() -> None:
     found = certified(worked(scores=[], costs=[], group_of=[], taken=[]))
     assert (found.value, found.bound, found.gap, found.price, found.groups) == (0, 0, 0, 0, ())
 

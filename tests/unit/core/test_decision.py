@@ -87,7 +87,7 @@ def test_all_selected_and_the_first_omitted_are_listed_and_the_rest_is_counted(
 
 
 @pytest.mark.parametrize("omitted_max", [0, 1, 2])
-def test_what_leaves_the_pool_with_a_decision_is_named_in_it_beyond_the_bound(omitted_max: int) -> None:
+def test_evicted_artifacts_are_named_in_the_decision_up_to_a_bound(omitted_max: int) -> None:
     session = EMPTY
     for name in ("y", "z"):
         passed = artifact(candidate(name), expires_at="2026-03-01T11:00:00Z")
@@ -100,7 +100,7 @@ def test_what_leaves_the_pool_with_a_decision_is_named_in_it_beyond_the_bound(om
     assert counted(outcome.decision.unlisted) == {"no_content": 3 - omitted_max}
 
 
-def test_how_many_are_listed_is_a_setting() -> None:
+def test_the_number_of_listed_candidates_is_a_setting() -> None:
     assert create_engine(Settings()).omitted_max == 1_000
     assert create_engine(Settings(decision_omitted_max=5)).omitted_max == 5
 
@@ -121,7 +121,7 @@ def test_the_secret_that_ids_were_made_with_is_named(secret: bytes | None, told:
     assert own.fingerprint_key_id == key_id(b"its own")
 
 
-def test_an_infeasible_answer_says_which_bound_was_met_first() -> None:
+def test_an_infeasible_answer_names_the_first_exceeded_bound() -> None:
     pinned = {"pinned": [{"match": {"type": "id", "value": "a"}}]}
     candidates = [candidate("a", 60, shrink="never"), candidate("b", 60), candidate("c", 5_000)]
     outcome = answer(request(candidates, constraints=pinned, budget_tokens=50), lanes_policy())
@@ -218,7 +218,7 @@ def test_only_superseded_candidates_name_a_newer_candidate() -> None:
     assert named == [[(None, None), ("superseded", "1")], [("duplicate", None), ("duplicate", None)]]
 
 
-def test_of_one_id_and_one_subject_the_newest_counts_and_the_others_are_duplicates() -> None:
+def test_the_newest_of_one_id_and_subject_wins_and_others_are_duplicates() -> None:
     candidates = [
         candidate(
             "x",

@@ -83,7 +83,7 @@ def test_the_digest_covers_the_dropped_details(detail: Detail) -> None:
     assert verified(recording, decisions=[edited]).findings[0].place == "$.digests.record"
 
 
-def test_a_record_does_not_pass_for_one_in_another_detail() -> None:
+def test_a_record_is_not_accepted_in_another_detail() -> None:
     nothing = recorded([asked("r1", candidates=[])], detail=Detail.SELECTED)
     [line] = nothing.decisions
     edited = altered(line, "detail", value="summary")

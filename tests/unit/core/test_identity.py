@@ -66,7 +66,7 @@ def test_numbers_just_below_a_half_in_binary_round_up() -> None:
     ]
 
 
-def test_of_numbers_that_were_rounded_only_so_many_are_remembered() -> None:
+def test_the_cache_of_rounded_numbers_is_bounded() -> None:
     for number in range(70_000):
         assert thousandths(number / 8_000) == (number + 4) // 8
     assert len(thousandths.__self__) <= 1 << 16  # type: ignore[attr-defined] # a method of the cache wrapper
@@ -137,7 +137,7 @@ def test_a_decision_id_follows_from_tenant_session_start_sequence_and_request() 
         ("a/C:", "a/C:"),
     ],
 )
-def test_paths_have_one_form(path: str, normal: str) -> None:
+def test_paths_have_one_canonical_form(path: str, normal: str) -> None:
     assert normalised_path(path, ".path") == normal
 
 

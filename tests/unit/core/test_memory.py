@@ -158,7 +158,7 @@ def test_the_bytes_of_compositions_are_bounded_over_all_policies() -> None:
     assert filled(memory, one, "ba") == [True, False], "the least recently used of the other policy went"
 
 
-def test_large_compositions_of_one_policy_push_out_none_of_others() -> None:
+def test_large_compositions_of_one_policy_evict_none_of_another() -> None:
     small, large = lanes_policy(name="small"), lanes_policy(name="large")
     memory = Memory(compositions_max_bytes=1 << 20)
     filled(memory, small, "abc", count=1)
@@ -275,7 +275,7 @@ def test_a_content_is_counted_once_across_the_requests() -> None:
     assert (memory.counts.hits, memory.counts.misses) == (2, 3)
 
 
-def test_of_too_many_counts_the_least_recently_used_are_forgotten() -> None:
+def test_a_full_cache_of_counts_evicts_the_least_recently_used() -> None:
     memory = Memory(counts_max=2)
     assert counted(memory, "one", "two") == ["one", "two"]
     assert counted(memory, "one") == []

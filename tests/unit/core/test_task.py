@@ -134,7 +134,7 @@ class Watched:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
-def test_of_a_request_a_strategy_reads_only_the_fields_that_it_declares(strategy: Strategy[Any, Any]) -> None:
+def test_a_strategy_reads_only_its_declared_fields_of_a_request(strategy: Strategy[Any, Any]) -> None:
     given = asked(layers={"project": "x"}, conversation={"new_message": "x"}, constraints=PINNED)
     names: set[str] = set()
     part = strategy.read_own(cast("ContextRequest", Watched(given, names)), SESSION)

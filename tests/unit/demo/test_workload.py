@@ -138,7 +138,7 @@ def contents(event: Event) -> str:
     return "\n".join(candidate["content"] for candidate in event["candidates"])
 
 
-def test_every_changed_file_is_asked_about_and_then_the_commit(project: Git) -> None:
+def test_every_changed_file_gets_a_request_and_then_the_commit(project: Git) -> None:
     events = project.events()[-2:]
 
     assert asked(events) == [("file_saved", ["shop/till.py"]), ("git_commit", ["shop/till.py"])]
@@ -221,7 +221,7 @@ def test_a_content_that_comes_back_is_as_old_as_its_return(git: Git) -> None:
         }
 
 
-def test_what_only_a_merge_brought_is_as_old_as_the_merge(git: Git) -> None:
+def test_changes_of_a_merge_alone_have_the_age_of_the_merge(git: Git) -> None:
     git.commit({"a.txt": "some words\n"}, at="2024-01-01T10:00:00+00:00")
     git("checkout", "--quiet", "-b", "branch")
     git.commit({"b.txt": "b\n"}, at="2024-01-02T10:00:00+00:00")
@@ -260,7 +260,7 @@ def test_the_edited_part_of_a_file_is_offered_and_what_its_author_edited_that_we
     assert edited == [("a.txt", 4), ("earlier.txt", 0)]
 
 
-def test_of_equally_fitting_messages_the_latest_comes_first(git: Git) -> None:
+def test_the_latest_of_equally_relevant_messages_comes_first(git: Git) -> None:
     for number in range(12):
         git.commit({"a.txt": f"{number}\n"}, message=f"Message {number}")
 
@@ -301,7 +301,7 @@ def test_events_come_in_ascending_time_for_any_order_of_commits(git: Git) -> Non
     assert times == sorted(times)
 
 
-def test_of_commits_of_one_second_the_parent_comes_first(git: Git) -> None:
+def test_the_parent_comes_first_among_commits_of_one_second(git: Git) -> None:
     oids = [git.commit({"a.txt": f"{number}\n"}) for number in range(8)]
 
     committed = [event for event in git.events() if event["trigger"]["event"] == "git_commit"]
@@ -440,7 +440,7 @@ def test_restarting_git_changes_no_byte(project: Git, monkeypatch: pytest.Monkey
     assert list(from_git(project.folder)) == expected
 
 
-def test_a_merge_is_not_asked_about_and_its_branch_is(git: Git) -> None:
+def test_a_merge_gets_no_request_but_its_branch_does(git: Git) -> None:
     git.commit({"a.txt": "a\n"}, at="2024-01-01T10:00:00+00:00")
     git("checkout", "--quiet", "-b", "branch")
     branch = git.commit({"b.txt": "b\n"}, at="2024-01-01T11:00:00+00:00")
@@ -561,7 +561,7 @@ def test_a_name_that_is_a_path_of_windows_is_left_out(git: Git, name: str) -> No
     assert asked(git.events()) == [("file_saved", ["a.txt"]), ("git_commit", ["a.txt"])]
 
 
-def test_a_commit_of_very_many_files_asks_about_each_and_offers_few(git: Git) -> None:
+def test_a_commit_of_many_files_has_many_requests_and_few_candidates(git: Git) -> None:
     git.commit({f"{number % 40}/{number}.txt": f"number {number}\n" for number in range(1_500)})
 
     last_saved, committed = git.events(max_requests=2)

@@ -30,7 +30,7 @@ def test_each_session_uses_its_own_strategy_and_hides_paths(ask: Callable[[Event
         assert not paths & {candidate.id for candidate in decision.candidates}
 
 
-def test_the_five_strategies_are_asked() -> None:
+def test_all_five_strategies_are_used() -> None:
     asked = [ask(MOMENTS[0])["policy"] for ask in (briefing, chat, habits, recall, review)]
     assert {POLICIES[name].strategy for name in asked} == {policy.strategy for policy in builtin_policies()}
 

@@ -52,7 +52,7 @@ def test_two_very_different_long_texts_are_one_replacement() -> None:
     assert patched(f"same\n{old}", f"same\n{new}") == f"same\n{new}"
 
 
-def test_a_hunk_says_which_new_lines_it_covers_and_what_changed() -> None:
+def test_a_hunk_names_its_new_lines_and_the_change() -> None:
     old = "".join(f"{number}\n" for number in range(20))
 
     (hunk,) = hunks(old, old.replace("10\n", "ten\n"))

@@ -103,7 +103,7 @@ def test_a_worker_is_known_to_its_group_by_its_pods_name(production: tuple[Resou
     assert given == [("APPORTION_STATIC_MEMBER", "metadata.name")]
 
 
-def test_the_job_that_makes_topics_logs_in_as_a_user_of_its_own(production: tuple[Resource, ...]) -> None:
+def test_the_job_for_topics_logs_in_as_its_own_user(production: tuple[Resource, ...]) -> None:
     pod = of_kind(production, "Job")["spec"]["template"]["spec"]
     [job] = pod["containers"]
     [login] = job["env"]
@@ -231,7 +231,7 @@ def test_the_workers_service_budget_and_pods_are_not_the_gateways(gateway: tuple
         assert not selector.items() <= labels.items()
 
 
-def test_a_gateway_has_a_secret_of_its_own_and_logs_in_as_its_own_user(gateway: tuple[Resource, ...]) -> None:
+def test_a_gateway_has_its_own_secret_and_user(gateway: tuple[Resource, ...]) -> None:
     pod = of_kind(gateway, "Deployment")["spec"]["template"]["spec"]
     assert secret_of(pod)["secretName"] == "apportion-gateway"
     [login] = pod["containers"][0]["env"]
@@ -247,7 +247,7 @@ def test_a_gateway_has_the_time_to_answer_the_calls_in_flight(gateway: tuple[Res
 
 
 @pytest.mark.parametrize("installation", [*OVERLAYS, "gateway"])
-def test_what_runs_is_confined_and_reads_settings_and_secrets_as_files(
+def test_workloads_are_confined_and_read_settings_and_secrets_as_files(
     installation: str, gateway: tuple[Resource, ...]
 ) -> None:
     for pod in pods(gateway if installation == "gateway" else rendered(installation)):

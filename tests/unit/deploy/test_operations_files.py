@@ -44,7 +44,7 @@ def promtool(*arguments: str | Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_table_of_metrics_is_the_one_of_the_module() -> None:
+def test_the_table_of_metrics_matches_the_module() -> None:
     assert table() in PAGE, "write apportion.shell.operations.metrics.table() into docs/operations.md"
 
 
@@ -68,7 +68,7 @@ def test_each_alert_has_its_entry_in_the_page() -> None:
     assert set(re.findall(r"^#### (\w+)$", PAGE, re.MULTILINE)) == {rule["alert"] for rule in rules()}
 
 
-def test_each_alert_is_tried_where_all_is_well_and_where_it_is_not() -> None:
+def test_each_alert_is_tested_with_healthy_and_failing_metrics() -> None:
     tests = ALERTS.with_name("alerts.test.yaml").read_text(encoding="utf-8")
     for rule in rules():
         assert f"alertname: {rule['alert']}}}" in tests

@@ -196,7 +196,7 @@ def test_reasoning_counts_and_is_sent_as_it_came() -> None:
         ),
     ],
 )
-def test_what_cannot_be_fitted_is_an_error_with_its_place_and_reaches_no_model(
+def test_an_unfittable_chat_is_an_error_and_reaches_no_model(
     content: Any, configuration: dict[str, Any], code: str, pointer: str
 ) -> None:
     model = ScriptedModel(messages=script_of_calls(), sent=[])

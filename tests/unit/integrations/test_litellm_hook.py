@@ -141,7 +141,7 @@ async def test_calls_that_are_no_chats_pass_unchanged() -> None:
         ),
     ],
 )
-async def test_what_cannot_be_fitted_is_a_bad_request_with_its_place(
+async def test_an_unfittable_chat_is_a_bad_request_with_its_place(
     content: Any, fields: dict[str, Any], code: str, pointer: str
 ) -> None:
     with pytest.raises(litellm.BadRequestError) as raised:

@@ -170,7 +170,7 @@ async def test_an_answer_without_its_question_follows_an_omission_note() -> None
         ),
     ],
 )
-async def test_what_cannot_be_fitted_is_an_error_with_its_place(
+async def test_an_unfittable_chat_is_an_error_with_its_place(
     item: dict[str, Any], code: str, pointer: str
 ) -> None:
     with pytest.raises(FitError) as raised:

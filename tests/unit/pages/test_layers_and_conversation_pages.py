@@ -30,7 +30,7 @@ def composed(given: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("strategy", ["layers", "conversation"])
-def test_the_example_is_answered_as_the_page_says(strategy: str) -> None:
+def test_the_example_has_the_answer_of_the_page(strategy: str) -> None:
     given, answered = example(strategy)
     assert_holds(answered, composed(given))
 

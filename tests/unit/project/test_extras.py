@@ -85,7 +85,7 @@ def ran(start: str, line: str) -> Ended:
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
-def test_what_composes_works_without_the_workers_libraries() -> None:
+def test_composing_works_without_the_workers_libraries() -> None:
     assert ran(BARE, "compose events --decisions decisions").exit_code == 0
     decision_id = json.loads(Path("decisions").read_bytes())["decision_id"]
     for line in (

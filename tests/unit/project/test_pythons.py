@@ -97,18 +97,18 @@ def decides_by_tables(node: ast.AST) -> bool:
     ["x.strip()", "x.lower()", "x.split()", "import unicodedata", "re.compile(r'\\s+')", "f'{x}\\\\w'",
      "re.compile('x', re.IGNORECASE)", "y = '(?i:x)'"],
 )  # fmt: skip
-def test_what_asks_python_is_seen(source: str) -> None:
+def test_uses_of_pythons_tables_are_found(source: str) -> None:
     assert asked_of_python(source)
 
 
 @pytest.mark.parametrize(
     "source", ["x.strip(' ')", "x.lower(y)", "'''\\\\s'''", "y = '\\\\\\\\s'", "y = 's'"]
 )
-def test_what_does_not_ask_python_is_not_blamed(source: str) -> None:
+def test_other_code_is_not_reported(source: str) -> None:
     assert not asked_of_python(source)
 
 
-def test_no_rule_of_the_core_asks_the_tables_of_the_python_that_runs() -> None:
+def test_no_rule_of_the_core_uses_the_running_pythons_tables() -> None:
     modules = [path for path in (SOURCES / "apportion/core").rglob("*.py") if path.name not in OF_BYTES]
     assert len(modules) > 50
     asked = {path.name: asked for path in modules if (asked := asked_of_python(path.read_text("utf-8")))}
@@ -129,7 +129,7 @@ def test_words_are_split_by_our_white_space_not_by_pythons() -> None:
     ]
 
 
-def test_white_space_is_what_unicode_says_and_what_python_strips_is_said() -> None:
+def test_white_space_follows_unicode_and_equals_pythons_strip_set() -> None:
     assert len(set(WHITE_SPACE)) == len(WHITE_SPACE) == 25
     assert set(SPACE_OR_SEPARATOR) == {chr(n) for n in range(sys.maxunicode + 1) if chr(n).isspace()}
 

@@ -47,7 +47,7 @@ def problems_of(given: dict[str, str]) -> list[str]:
         {"max_lateness_s": "7200"},
     ],
 )
-def test_what_goes_together_is_taken(given: dict[str, str]) -> None:
+def test_consistent_settings_are_accepted(given: dict[str, str]) -> None:
     settings = load_settings(
         environment={f"APPORTION_{name.upper()}": value for name, value in given.items()}
     )

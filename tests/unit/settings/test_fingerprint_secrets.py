@@ -79,7 +79,7 @@ def test_a_session_that_began_before_a_rotation_keeps_its_secret(tmp_path: Path)
         assert secrets.of("globex", start_us) == others.encode()
 
 
-def test_what_previous_does_not_name_was_the_same(tmp_path: Path) -> None:
+def test_tenants_absent_from_previous_keep_their_secret(tmp_path: Path) -> None:
     now = f'default = "{REST}"\nsince = 2026-12-01T00:00:00Z\n[tenants]\nacme = "{ACME}"\n'
     of_others = secrets_of(tmp_path / "secrets.toml", f'{now}[previous]\ndefault = "{OLD_REST}"')
     of_acme = secrets_of(tmp_path / "secrets.toml", f'{now}[previous.tenants]\nacme = "{OLD_ACME}"')

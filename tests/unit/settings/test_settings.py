@@ -60,7 +60,7 @@ def test_a_variable_names_another_file_and_a_flag_wins_over_it(tmp_path: Path) -
     assert load_settings(config=ours, environment=variables).partitions == 1
 
 
-def test_a_file_that_was_asked_for_must_be_there(tmp_path: Path) -> None:
+def test_an_explicitly_named_file_must_exist(tmp_path: Path) -> None:
     missing = tmp_path / "none.toml"
     [problem] = problems_of({"APPORTION_CONFIG": str(missing)})
     assert problem == f"{missing}: cannot be read: No such file or directory"
@@ -90,7 +90,7 @@ def service_links(service: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("service", ["APPORTION", "APPORTION_WORKER", "APPORTION_0"])
-def test_what_kubernetes_sets_for_a_service_is_no_setting_and_no_error(service: str) -> None:
+def test_kubernetes_service_variables_are_ignored(service: str) -> None:
     variables = service_links(service) | {"APPORTION_APP_ID": "ours"}
     assert load_settings(environment=variables).model_dump() == Settings(app_id="ours").model_dump()
     assert load_settings(environment={"APPORTION_PORT": "9092"}).model_dump() == Settings().model_dump()
@@ -108,7 +108,7 @@ def test_what_kubernetes_sets_for_a_service_is_no_setting_and_no_error(service: 
         ),
     ],
 )
-def test_what_only_looks_like_kubernetes_stays_an_error(variable: str) -> None:
+def test_variables_that_only_look_like_kubernetes_are_errors(variable: str) -> None:
     [problem] = problems_of({variable: "9092"})
     assert problem.startswith(f"{variable.removeprefix('APPORTION_').lower()} ({variable}): no such setting")
 
@@ -122,7 +122,7 @@ def test_an_unknown_variable_is_an_error_that_names_the_nearest_and_no_value() -
     assert "hush" not in problem
 
 
-def test_other_programs_variables_are_none_of_ours() -> None:
+def test_variables_of_other_programs_are_ignored() -> None:
     assert load_settings(environment={"PARTITIONS": "9", "_APPORTION_COMPLETE": "x"}) == Settings()
 
 

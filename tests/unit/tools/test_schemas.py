@@ -120,7 +120,7 @@ def test_no_made_file_is_left_over() -> None:
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_every_schema_is_one(name: str) -> None:
+def test_every_schema_is_valid(name: str) -> None:
     jsonschema_rs.meta.validate(SCHEMAS[name])
     assert SCHEMAS[name]["$id"] == file_name(name)
 

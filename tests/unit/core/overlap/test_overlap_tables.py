@@ -62,7 +62,7 @@ def test_an_empty_table_changes_no_digest(strategy: str, tables: dict[str, Any])
 
 
 @pytest.mark.parametrize("tables", [{"overlap": {"threshold": 1}}, {"certificate": {"enabled": True}}])
-def test_a_table_that_says_something_is_in_the_digest(tables: dict[str, Any]) -> None:
+def test_a_table_with_values_is_in_the_digest(tables: dict[str, Any]) -> None:
     assert policy_of("lanes", **tables).digest != policy_of("lanes").digest
 
 

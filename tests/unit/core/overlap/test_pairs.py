@@ -58,7 +58,7 @@ def test_many_entries_are_paired_as_few_are() -> None:
     assert table_of(found(drawn, 300)) == covers(drawn, 300)
 
 
-def test_what_differs_by_a_digit_says_nothing_of_its_sibling() -> None:
+def test_texts_that_differ_by_a_digit_do_not_cover_each_other() -> None:
     page = (
         "Error {} is raised when the upstream service does not answer within the time that the caller allows."
     )

@@ -33,7 +33,7 @@ def test_a_version_holds_from_its_time_on() -> None:
     assert version_at(JANUARY_US, *versions) == "2"
 
 
-def test_a_time_of_toml_is_one_like_any_other_and_needs_an_offset() -> None:
+def test_a_toml_time_is_accepted_and_needs_an_offset() -> None:
     time = datetime(2026, 1, 1, tzinfo=UTC)
     assert lanes_policy(effective_from=time).effective_from_us == JANUARY_US
     for bare in (time.replace(tzinfo=None), "2026-01-01T00:00:00", "2026"):
@@ -47,7 +47,7 @@ def test_the_latest_version_holds_in_any_order_of_publication() -> None:
     assert version_at(JANUARY_US, *versions) == version_at(JANUARY_US, *versions[::-1]) == "2"
 
 
-def test_of_versions_of_one_time_the_last_published_holds() -> None:
+def test_the_last_published_of_versions_with_one_time_holds() -> None:
     time = "2026-01-01T00:00:00Z"
     assert version_at(JANUARY_US, version("2", time), version("1", time)) == "1"
 

@@ -52,7 +52,7 @@ def test_bytes_that_are_no_utf_8_are_a_policy_error(tmp_path: Path) -> None:
         load_policy(tmp_path / "bad.toml")
 
 
-def test_where_the_strategy_is_unknown_what_all_policies_have_is_judged_still() -> None:
+def test_with_an_unknown_strategy_common_fields_are_still_checked() -> None:
     raw = {
         "version": 1,
         "strategy": "lane",
@@ -139,7 +139,7 @@ def test_a_policy_without_a_beginning_holds_before_the_year_1() -> None:
     assert Catalogue([lanes_policy()]).resolve("test", event_us).name == "test"
 
 
-def test_of_two_files_with_one_name_and_version_the_second_is_refused(tmp_path: Path) -> None:
+def test_the_second_file_with_one_name_and_version_is_refused(tmp_path: Path) -> None:
     one, other = LANES.format(name="x", version="1"), LANES.format(name="x", version="2")
     files = written(tmp_path, a=one, b=other, c=one + "budget_tokens = 9000\n", d="d")
     policies, problems = load_policies(files)
@@ -171,12 +171,12 @@ def test_versions_of_a_folder_join_the_built_in_version_of_their_name(tmp_path: 
     assert len(list(catalogue)) == len(list(load_catalogue(None))) + 1
 
 
-def test_of_equal_times_a_folders_version_holds_over_the_built_in_one(tmp_path: Path) -> None:
+def test_at_equal_times_a_folders_version_precedes_the_built_in_one(tmp_path: Path) -> None:
     written(tmp_path, a=LANES.format(name="lanes", version="0") + "budget_tokens = 9000\n")
     assert load_catalogue(tmp_path).resolve("lanes", 0).budget_tokens == 9_000
 
 
-def test_a_folders_policy_takes_the_place_of_a_built_in_one_of_its_name_and_version(tmp_path: Path) -> None:
+def test_a_folders_policy_replaces_a_built_in_one_of_its_name_and_version(tmp_path: Path) -> None:
     written(tmp_path, a=LANES.format(name="lanes", version="1") + "budget_tokens = 9000\n")
     catalogue = load_catalogue(tmp_path)
     assert [policy.budget_tokens for policy in catalogue if policy.name == "lanes"] == [9_000]

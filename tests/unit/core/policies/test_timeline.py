@@ -82,7 +82,7 @@ def test_a_settled_version_applies_by_event_time() -> None:
     assert met(made, SETTLE_MS - 1, ALWAYS_US) == "0"
 
 
-def test_of_versions_of_one_time_the_last_published_holds_and_publishing_again_moves_it() -> None:
+def test_republishing_makes_a_version_the_last_of_its_time() -> None:
     made = timeline(
         publication(version("1"), 0), publication(version("2"), 1_000), publication(version("1"), 2_000)
     )

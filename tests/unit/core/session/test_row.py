@@ -105,7 +105,7 @@ def test_a_total_of_zero_disables_and_still_counts_the_prompt() -> None:
     assert not outcome.composed.text
 
 
-def test_the_same_request_sent_again_is_a_duplicate_and_charges_nothing() -> None:
+def test_a_repeated_request_is_a_duplicate_and_charges_no_tokens() -> None:
     candidates = [candidate("a"), candidate("b")]
     first = answer(request(candidates, request_id="r"), lanes_policy())
     later = request(candidates[::-1], request_id="r", requested_at="2026-03-01T13:00:00Z")
@@ -159,7 +159,7 @@ def test_a_row_remembers_a_bounded_number_of_requests() -> None:
     assert session.recent[0].request_id == "q5"
 
 
-def test_a_row_remembers_the_thousand_ids_that_were_injected_last_of_one_prompt_the_greatest() -> None:
+def test_a_row_keeps_the_last_thousand_injected_ids() -> None:
     session = EMPTY
     for letter in "ba":
         injected = frozenset(f"{letter}{number:03}" for number in range(700))
@@ -196,7 +196,7 @@ def test_a_late_request_does_not_move_the_last_event_back() -> None:
     assert late.session.prompts == 2
 
 
-def test_with_a_backoff_of_five_an_id_comes_at_1_at_6_and_at_16() -> None:
+def test_a_backoff_of_five_selects_an_id_at_prompts_1_6_and_16() -> None:
     policy, session, injected = limited(backoff_prompts=5), EMPTY, []
     for prompt in range(1, 32):
         outcome = answer(request([candidate("a")]), policy, session)
@@ -208,7 +208,7 @@ def test_with_a_backoff_of_five_an_id_comes_at_1_at_6_and_at_16() -> None:
     assert injected == [1, 6, 16, 31]
 
 
-def test_constraints_pinned_and_included_ones_know_no_backoff() -> None:
+def test_pinned_included_and_constraint_candidates_have_no_backoff() -> None:
     policy, session = limited(backoff_prompts=5), EMPTY
     limits = {
         "pinned": [{"match": {"type": "id", "value": "p"}, "reason": "r"}],
@@ -313,7 +313,7 @@ HOSTILE: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
-def test_a_row_never_takes_more_than_a_mebibyte_and_what_goes_for_it_is_named_once(hostile: str) -> None:
+def test_a_row_stays_within_a_mebibyte_and_names_evicted_artifacts_once(hostile: str) -> None:
     session, left = EMPTY, set[str]()
     named: list[str] = []
     for number in range(500):
@@ -418,7 +418,7 @@ def test_an_omitted_candidates_entry_has_its_needed_tokens() -> None:
     assert (margin.needed, margin.left) == (50, 30)
 
 
-def test_of_equal_ids_that_are_backed_off_one_is_backoff_and_the_others_duplicate() -> None:
+def test_equal_backed_off_ids_are_one_backoff_and_duplicates() -> None:
     policy = limited(backoff_prompts=5)
     session = answer(request([candidate("a")]), policy).session
     again = answer(request([candidate("a"), candidate("a")]), policy, session)

@@ -100,7 +100,7 @@ def test_the_language_is_given_or_found_by_the_path_ending(
         ("c", f"static int *f(int a) {{ {LONG}; }}\n"),
     ],
 )
-def test_a_signature_stays_and_its_body_goes(language: str, code: str) -> None:
+def test_a_signature_is_kept_without_its_body(language: str, code: str) -> None:
     before, _, behind = code.partition(LONG)
     behind = behind.removeprefix(";").removeprefix(" return <a />;")
     assert without_bodies(code, language) == before.rstrip() + GONE + behind
@@ -176,12 +176,12 @@ def test_comments_with_a_blank_line_between_them_are_two() -> None:
     assert without_docs(code.format(LONG)) == (f"# one{GONE}\n\n# and{GONE}\n\n# three\ndef f(): pass\n")
 
 
-def test_a_doc_without_an_end_of_its_own_and_the_body_behind_it_both_go() -> None:
+def test_an_unterminated_doc_is_dropped_with_the_following_body() -> None:
     code = f"def f():\n    'Head.\\\n    {LONG}'\n    {LONG}\n"
     assert without_docs(code) == f"def f():\n    'Head.\\{GONE}{GONE}\n"
 
 
-def test_a_doc_in_a_body_that_is_left_out_goes_with_it() -> None:
+def test_a_doc_is_dropped_with_its_body() -> None:
     found = ladder_of(f"function f() {{\n  // one\n  // {LONG}\n  return 1;\n}}\n", "javascript")
     assert [rung.size for rung in found.rungs[:2]] == [1, 0]
 

@@ -133,7 +133,7 @@ def test_a_request_parses_few_expensive_texts(language: str, unit: str, texts: i
     assert told == texts
 
 
-def test_short_texts_full_of_errors_are_no_more_than_what_long_ones_hold() -> None:
+def test_short_texts_with_errors_cost_no_more_than_long_ones() -> None:
     parsing, told = Parsing(), 0
     while not parsing.is_over:
         syntax.outline("python", COPIED[:100], parsing)

@@ -78,7 +78,7 @@ def test_parts_may_add_up_to_the_total_and_not_to_more() -> None:
     assert keys_of(caught) == ["budget_tokens"]
 
 
-def test_a_smaller_total_needs_budgets_of_its_own() -> None:
+def test_a_total_below_the_sum_of_the_budgets_is_refused() -> None:
     with pytest.raises(PolicyError) as caught:
         categories_policy(budget_tokens=600)
     assert "add up to 1100" in str(caught.value)

@@ -53,7 +53,7 @@ def test_the_parts_are_the_sources_and_add_up_to_the_total() -> None:
     assert (parts["message_overhead_tokens"], parts["gaps"]) == (4, False)
 
 
-def test_a_new_message_alone_is_the_one_message() -> None:
+def test_a_conversation_may_be_the_new_message_alone() -> None:
     outcome = sent(DEFAULT, prompt="You are a helpful assistant.", new="Hello!")
     assert outcome.composed.messages == ({"role": "user", "content": "Hello!"},)
     assert outcome.composed.system_prompt == "You are a helpful assistant."
@@ -61,7 +61,7 @@ def test_a_new_message_alone_is_the_one_message() -> None:
     assert outcome.composed.tokens.used == 7 + 2 + 4
 
 
-def test_the_history_goes_along_in_chronological_order_and_the_new_message_is_last() -> None:
+def test_the_history_is_sent_in_order_before_the_new_message() -> None:
     said = ["First", "Response to first", "Second", "Response to second"]
     history = [says(("user", "assistant")[place % 2], text) for place, text in enumerate(said)]
     outcome = sent(DEFAULT, *history, new="Third")
@@ -93,7 +93,7 @@ def test_with_gaps_older_messages_may_be_sent_without_a_larger_one() -> None:
     assert fates(outcome)["messages/1"] == "history_truncated"
 
 
-def test_a_long_system_prompt_is_cut_to_its_part_and_says_so() -> None:
+def test_a_long_system_prompt_is_truncated_to_its_share_with_a_marker() -> None:
     outcome = sent(DEFAULT, new="Hi", prompt="S" * 50_000)
     assert outcome.composed.system_prompt == "S" * (40_000 - 12) + "\n[truncated]"
     assert fates(outcome)["system_prompt"] == "truncated"
@@ -133,7 +133,7 @@ def test_the_history_gets_no_unused_tokens_of_the_system_prompt() -> None:
     assert fates(outcome)["messages/0"] == "history_truncated"
 
 
-def test_a_new_message_that_is_larger_than_its_part_eats_into_the_response_and_goes_alone() -> None:
+def test_an_oversized_new_message_uses_the_response_tokens_and_is_sent_alone() -> None:
     outcome = sent(conversation_policy(100), user(0), new="n" * 4 * 86, prompt="p" * 40)
     assert outcome.composed.tokens.used == 10 + 90
     assert entry_of(outcome, "messages/0").margin == Margin(4, 0)
@@ -381,7 +381,7 @@ def test_a_complete_group_that_shares_a_message_with_it_comes_along() -> None:
     assert selected(outcome) == ["messages/0", "messages/1", "messages/2", "new_message"]
 
 
-def test_a_new_message_that_completes_nothing_goes_without_the_group() -> None:
+def test_a_new_message_that_completes_no_call_is_sent_without_the_group() -> None:
     outcome = sent(conversation_policy(200), user(1), calls("a", "b"), new=result("b"))
     assert fates(outcome)["messages/1"] == "unsuitable"
     assert selected(outcome) == ["messages/0", "new_message"]
@@ -493,7 +493,7 @@ def test_ranks_are_the_system_prompt_the_new_message_and_the_newest_first() -> N
     ]
 
 
-def test_the_same_conversation_sent_again_is_a_duplicate_and_another_one_a_conflict() -> None:
+def test_a_repeated_conversation_is_a_duplicate_a_changed_one_a_conflict() -> None:
     chat: dict[str, Any] = {"messages": [user(1)], "new_message": "hi"}
     first = composed(DEFAULT, conversation=chat)
     again = answer(asked(conversation=chat), DEFAULT, first.session)

@@ -183,7 +183,7 @@ def test_without_content_even_a_pinned_candidate_is_omitted() -> None:
     assert outcome.composed.text == ""
 
 
-def test_of_equal_ids_the_best_ranked_stays() -> None:
+def test_the_best_ranked_of_equal_ids_is_kept() -> None:
     ones = [candidate("a", relevance=0.1), candidate("a", relevance=0.9), candidate("b")]
     outcome = answer(request(ones), lanes_policy())
     assert sorted(selected(outcome)) == ["a", "b"]

@@ -76,7 +76,7 @@ def test_if_floors_do_not_fit_the_fewest_drop_and_the_rest_shrink_again() -> Non
     assert len(selected(outcome)) == 4
 
 
-def test_as_many_are_dropped_as_the_whole_text_needs_not_as_the_counts_of_its_parts_say() -> None:
+def test_the_count_of_the_whole_text_decides_the_number_of_drops() -> None:
     # 100 and five times 1 characters with their separators are 115, 29 tokens: 3 too many. Each of the
     # five costs a token, but takes only 3 characters along: without three of them there are 27 tokens still
     candidates = [candidate("big", 25, kind="rule_doc", relevance=1)]
@@ -88,7 +88,7 @@ def test_as_many_are_dropped_as_the_whole_text_needs_not_as_the_counts_of_its_pa
     assert outcome.composed.tokens.used == 26
 
 
-def test_what_goes_along_with_the_last_of_a_lane_saves_others() -> None:
+def test_dropping_a_lanes_last_candidate_also_frees_its_heading() -> None:
     # history's heading goes along with its only artifact: 40 and 40 characters, and their separators
     lanes = {
         "local": {"priority": 1, "min_tokens": 0, "max_tokens": 1_000},
@@ -114,7 +114,7 @@ def test_constraints_and_rules_are_never_shrunk_but_dropped() -> None:
     assert omitted(tight) == {"rule": "dropped_after_render"}
 
 
-def test_protected_ones_are_shrunk_below_the_floor_only_when_nothing_else_is_left() -> None:
+def test_protected_candidates_shrink_below_the_floor_only_as_a_last_resort() -> None:
     candidates = [lines("p", 40), lines("q", 40, lane="history")]
     outcome = answer(request(candidates, budget_tokens=50, constraints=pinned("p")), wide())
     assert fidelities(outcome) == {"p": "shrunk"}
@@ -148,7 +148,7 @@ def test_code_keeps_signatures_by_its_given_language_or_its_path(
     assert outcome.composed.text == "def f(): [... 30 lines omitted]\n"
 
 
-def test_a_policy_may_say_how_a_kind_shrinks_and_how_low() -> None:
+def test_a_policy_may_set_the_shrink_strategy_and_floor_of_a_kind() -> None:
     policy = wide(kinds={"recent_edit": {"shrink": "never"}}, shrink={"floor_tokens": 30})
     outcome = answer(request([lines("a", 40), lines("b", 40, kind="local_diff")], budget_tokens=440), policy)
     assert fidelities(outcome) == {"a": "full", "b": "shrunk"}

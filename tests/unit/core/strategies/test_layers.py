@@ -68,7 +68,7 @@ def test_remaining_tokens_go_to_the_first_truncated_layer() -> None:
     assert outcome.composed.text == "\n\n".join(expected)
 
 
-def test_what_rounding_leaves_is_used_too() -> None:
+def test_the_remainder_of_rounding_is_used_too() -> None:
     layers = {"project": LONG, "fabric": LONG}
     outcome = composed(layers_policy(), layers=layers, budget_tokens=99)
     # the parts are 39, 39 and 19; project has the last one and the 2 that rounding left: 60 tokens
@@ -126,7 +126,7 @@ def test_entries_go_from_the_end_of_the_section_with_most_tokens() -> None:
     assert cut == ["fabric/0/2", "fabric/0/3", "fabric/1/2"]
 
 
-def test_of_equal_sections_the_earlier_loses_first() -> None:
+def test_the_earlier_of_equal_sections_loses_first() -> None:
     fabric = sections(section("A", *["a" * 80] * 2), section("B", *["b" * 80] * 2))
     outcome = composed(layers_policy(), layers={"fabric": fabric}, budget_tokens=80)
     # 342 characters with everything; less a line of 83, with markers of 17 and 34 they are 310
@@ -185,7 +185,7 @@ def test_then_from_the_layers_before_it() -> None:
     assert fates(outcome)["prior_work"] == "no_room"
 
 
-def test_of_the_layers_before_it_the_nearest_lends_first() -> None:
+def test_the_nearest_earlier_layer_lends_first() -> None:
     shares = {name: {"priority": place, "share_percent": 25} for place, name in enumerate("abcd")}
     third = sections(section("Keep", "k" * 38, preserve=True))
     outcome = composed(layers_policy(layers=shares), layers={"c": third}, budget_tokens=20)
@@ -211,7 +211,7 @@ def test_preserved_content_may_use_unshared_tokens() -> None:
     assert group(outcome, "only") == {"min": 15, "max": 15, "used": 14, "available": 14}
 
 
-def test_the_preamble_is_cut_after_the_entries_and_goes_in_the_end_without_a_marker() -> None:
+def test_the_preamble_is_cut_after_the_entries_and_dropped_without_a_marker() -> None:
     fabric = sections(section("Claims", *["c" * 40] * 2), preamble="q" * 60)
     # without entries: 31 for the section, 34 for the omission line, 65 characters in all; a preamble of n
     # code points adds n, 12 for its marker and 2
@@ -232,7 +232,7 @@ def test_sections_that_are_only_a_preamble_are_cut_like_free_text() -> None:
     assert alone.composed.status == "empty"
 
 
-def test_an_entry_shorter_than_its_marker_goes_only_along_with_others() -> None:
+def test_an_entry_shorter_than_its_marker_is_dropped_only_with_others() -> None:
     fabric = sections(section("Claims", "a", "b"), section("Files", *["f" * 100] * 2))
     outcome = composed(layers_policy(), layers={"fabric": fabric}, budget_tokens=50)
     assert "fabric/0/1" in selected(outcome)
@@ -256,7 +256,7 @@ def test_a_layer_is_preserved_whole_if_its_markers_count_more() -> None:
     assert outcome.composed.tokens.used == 6
 
 
-def test_it_is_the_markers_where_the_counter_finds_the_entries_dearer() -> None:
+def test_markers_are_preserved_if_the_entries_count_more() -> None:
     fabric = sections(section("T", "漢" * 20))
     outcome = composed(layers_policy(counter="bytes4"), layers={"fabric": fabric}, budget_tokens=14)
     # 23 characters give way to 51, but 67 bytes in all to 55
@@ -404,7 +404,7 @@ def test_all_errors_of_a_policy_are_reported_at_once() -> None:
     ]
 
 
-def test_the_same_layers_sent_again_are_a_duplicate_and_other_ones_a_conflict() -> None:
+def test_repeated_layers_are_a_duplicate_and_changed_ones_a_conflict() -> None:
     first = composed(layers_policy(), layers={"project": "p", "fabric": "f"})
     again = answer(asked(layers={"fabric": "f", "project": "p"}), layers_policy(), first.session)
     assert again.composed.status == "duplicate"

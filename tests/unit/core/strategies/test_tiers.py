@@ -129,9 +129,7 @@ def test_a_text_that_fits_at_once_is_counted_once() -> None:
 
 @pytest.mark.parametrize("demotion", ["lowest_first", "round_robin"])
 @pytest.mark.parametrize("limit", [100, 1500, 2300])
-def test_of_300_items_that_cost_nearly_the_same_each_text_is_counted_a_few_times(
-    demotion: str, limit: int
-) -> None:
+def test_each_of_300_similar_items_is_counted_a_few_times(demotion: str, limit: int) -> None:
     counter = Counting(COUNTERS["o200k_base"])
     candidates = [
         behavior(f"b{n:03}", 0.7 + n / 1000, content=f"Use {n} tabs a line.", summary=f"Use {n} tabs, or so.")

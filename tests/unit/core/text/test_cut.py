@@ -24,7 +24,7 @@ def test_bisection_tries_the_upper_middle_first() -> None:
     assert tried == [5, 8, 6, 7]
 
 
-def test_a_cut_says_so_on_a_new_last_line() -> None:
+def test_a_cut_is_marked_on_a_new_last_line() -> None:
     assert cut("abcdef", 4) == "abcd\n[truncated]"
 
 

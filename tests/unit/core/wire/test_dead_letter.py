@@ -72,7 +72,7 @@ def test_headers_keep_their_order_and_may_repeat_a_name() -> None:
 
 
 @pytest.mark.parametrize("size", [COMPLETE_MAX_BYTES, COMPLETE_MAX_BYTES + 1])
-def test_of_a_value_over_1_mib_its_digest_size_and_first_256_kib_are_kept(size: int) -> None:
+def test_a_value_over_1_mib_is_kept_as_digest_size_and_first_256_kib(size: int) -> None:
     value = bytes(range(256)) * (size // 256) + b"." * (size % 256)
     found = letter(record(value))
     complete = size == COMPLETE_MAX_BYTES

@@ -48,7 +48,7 @@ def place(event: Any, bounds: Bounds | None = None) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("sentence", SENTENCES)
-def test_a_value_that_reads_like_an_error_is_not_taken_for_one(sentence: str) -> None:
+def test_a_value_that_looks_like_an_error_is_no_error(sentence: str) -> None:
     for event, code, pointer in (
         (REQUEST | {"vitals": {"pressure": sentence}}, "invalid_value", "$.vitals.pressure"),
         (REQUEST | {"type": sentence}, "unknown_type", "$.type"),
@@ -166,7 +166,7 @@ def test_the_id_of_a_retraction_is_bounded_as_ids_are() -> None:
 
 
 @pytest.mark.parametrize("nesting_max", [1, 2, 3])
-def test_a_small_bound_of_nesting_lets_no_message_through(nesting_max: int) -> None:
+def test_a_small_bound_of_nesting_refuses_every_message(nesting_max: int) -> None:
     event = REQUEST | {"conversation": {"new_message": "x", "messages": [{"a": [[[[1]]]]}]}}
     code, pointer = place(event, Bounds(nesting_max=nesting_max))
     assert (code, pointer) == ("too_deep", "$")

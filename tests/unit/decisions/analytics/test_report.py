@@ -219,7 +219,7 @@ def test_the_same_records_give_the_same_page() -> None:
     assert page(records) == page(records)
 
 
-def test_of_many_decisions_a_page_bears_some_and_says_how_many_there_are() -> None:
+def test_a_page_has_some_of_many_decisions_and_their_number() -> None:
     ids = [candidate("x" * 200, rank, kind="k" * 100) for rank in range(1, 101)]
     records = [decision(number, candidates=ids) for number in range(200)]
     with open_tables((), (LogSource("log", as_lines(records)),)) as tables:
@@ -262,7 +262,7 @@ def test_a_replay_is_reported_with_its_largest_changes_and_summary() -> None:
     assert (told.sum["changed"], len(told.misfits), told.changes_left_out) == (2, 1, 0)
 
 
-def test_of_a_large_replay_a_page_bears_the_largest_changes() -> None:
+def test_a_page_has_the_largest_changes_of_a_large_replay() -> None:
     side = {"status": "composed", "counter": "chars4", "limit": 60, "used": 50}
     lost = [{"id": "<" * 200, "kind": "k", "group": "g", "tokens": 1}] * 100
     lines = [{"decision_id": f"{n}", "before": side, "after": side, "lost": lost} for n in range(100)]

@@ -110,7 +110,7 @@ def test_the_later_of_two_sinks_of_a_partition_drops_its_rows(tmp_path: Path) ->
     assert_holds(store, {("t", 0): LINES[:10]})
 
 
-def test_without_ids_a_topic_that_ends_before_its_rows_is_named_and_a_first_id_is_taken_as_the_same(
+def test_without_ids_a_topic_that_ends_before_its_rows_is_named(
     tmp_path: Path,
 ) -> None:
     store = Store(str(tmp_path))
@@ -187,7 +187,7 @@ def test_a_half_written_file_of_a_batch_is_reported_and_kept(tmp_path: Path) -> 
     assert_holds(Store(str(tmp_path)), {("t", 0): LINES[:5]})
 
 
-def test_in_an_object_store_it_is_the_same(tmp_path: Path) -> None:
+def test_an_object_store_gives_the_same_tables(tmp_path: Path) -> None:
     with object_store(tmp_path) as url:
         for kill in (0, 1, 3):
             with pytest.raises(GoneError):
@@ -233,7 +233,7 @@ def test_a_missing_broker_is_reported(tmp_path: Path) -> None:
     assert (ended.exit_code, ended.err[:30]) == (1, "apportion: broker_unreachable:")
 
 
-def test_without_its_libraries_the_command_says_what_to_install(tmp_path: Path) -> None:
+def test_without_its_libraries_the_command_names_the_package_to_install(tmp_path: Path) -> None:
     gone = {"obstore": None, "obstore.store": None, "apportion.decisions.analytics.store": None}
     with patch.dict("sys.modules", gone):
         ended = apportion("sink", "--tables", tmp_path)
@@ -241,7 +241,7 @@ def test_without_its_libraries_the_command_says_what_to_install(tmp_path: Path) 
     assert "pip install 'apportion[analytics]'" in ended.err
 
 
-def test_unreadable_lines_are_counted_and_the_exit_code_says_so(tmp_path: Path) -> None:
+def test_unreadable_lines_are_counted_and_set_the_exit_code(tmp_path: Path) -> None:
     events = tmp_path / "decisions.jsonl"
     old = b'{"type":"context-decision","schema_version":1}'
     events.write_bytes(b"\n".join([*RECORDED[:5], b"", old]) + b"\n")

@@ -187,7 +187,7 @@ def test_an_omission_shows_the_extra_tokens_for_its_selection() -> None:
     assert "more: with so many tokens more of that bound alone it is selected" in text
 
 
-def test_of_many_omissions_the_first_are_listed_and_the_rest_counted() -> None:
+def test_the_first_omissions_are_listed_and_the_rest_counted() -> None:
     many = tuple(omission(rank) for rank in range(1, OMISSIONS_SHOWN + 3))
     reasons = (ReasonCount(Reason.NO_ROOM, len(many) + 5), ReasonCount(Reason.BACKOFF, 2))
     unlisted = (ReasonCount(Reason.NO_ROOM, 5), ReasonCount(Reason.BACKOFF, 2))
@@ -256,7 +256,7 @@ def test_a_bar_keeps_its_length_where_there_is_little_room() -> None:
     assert "█" * 24 in shown(decision(groups=(group,)), width=80)
 
 
-def test_an_id_that_is_made_of_a_path_is_whole_on_a_narrow_terminal() -> None:
+def test_an_id_of_a_path_is_shown_whole_on_a_narrow_terminal() -> None:
     name = "3DK6gMKXnwpKbcFOeOUkOhb1"
     chosen = Entry(name, "dependency_graph", "structure", 1, Outcome.SELECTED, 728, tokens=1_200)
     left = omission(2, Reason.LANE_MAX_REACHED, score=728, tokens=1_300, left=1_200)
@@ -280,7 +280,7 @@ def test_ids_cannot_move_the_cursor() -> None:
     assert text.count("\\x1b[2J\\r\\nall") >= 4
 
 
-def test_a_margin_is_said_to_be_of_when_the_candidate_was_considered_last() -> None:
+def test_a_margin_is_described_as_of_the_last_consideration() -> None:
     left = omission(1, Reason.BUDGET_EXCEEDED, tokens=5, left=0)
     said = "left: when the candidate was considered last, not in the end"
     assert said in shown(decision(candidates=(left,)))

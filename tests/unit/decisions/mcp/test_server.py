@@ -178,7 +178,7 @@ def test_tables_and_file_give_the_same_decisions(folder: Path) -> None:
         assert tables.newest(wanted, 3) == found
 
 
-def test_a_list_is_bounded_and_says_that_there_is_more(server: DecisionServer) -> None:
+def test_a_list_is_bounded_and_marks_its_truncation(server: DecisionServer) -> None:
     answer = called(server, "find_decisions", limit=1)
     assert answer.structured_content is not None
     assert (requests(answer.structured_content), answer.structured_content["has_more"]) == (["r3"], True)
@@ -351,7 +351,7 @@ def test_ctrl_c_ends_the_command_while_its_client_is_connected(folder: Path) -> 
         assert server.wait() == -signal.SIGINT
 
 
-def test_without_its_extra_the_command_says_what_to_install(
+def test_without_its_extra_the_command_names_the_package_to_install(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(sys.modules, "apportion.decisions.mcp.server")

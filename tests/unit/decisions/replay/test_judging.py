@@ -42,7 +42,7 @@ def judged(decision: bytes, *, lacks_artifacts: bool = False) -> tuple[Judgement
     return judgement, answered.decision
 
 
-def test_a_decision_that_is_composed_alike_is_verified() -> None:
+def test_an_equal_composed_decision_is_verified() -> None:
     judgement, composed = judged(DECISION)
     assert judgement == Judgement(composed=composed)
 
@@ -61,11 +61,11 @@ def test_a_field_that_differs_is_named_with_what_repeats_must_be_like() -> None:
         (("policy", "digest"), "sha256:0", Found.UNKNOWN_POLICY),
     ],
 )
-def test_a_decision_that_cannot_be_compared_says_why(path: tuple[str, ...], value: Any, found: Found) -> None:
+def test_an_incomparable_decision_has_a_reason(path: tuple[str, ...], value: Any, found: Found) -> None:
     assert judged(altered(DECISION, *path, value=value))[0] == Judgement(found)
 
 
-def test_a_decision_of_another_row_says_nothing_of_the_engine() -> None:
+def test_a_decision_of_another_row_is_no_difference_of_the_engine() -> None:
     digests = json.loads(DECISION)["digests"] | OTHER_ROWS
     other = altered(DECISION, "digests", value=digests)
     assert judged(other)[0] == Judgement(Found.SESSION_HISTORY)

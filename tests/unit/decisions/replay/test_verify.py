@@ -95,7 +95,7 @@ def test_turns_with_a_held_prefix_are_verified_with_its_fields() -> None:
     assert (finding.found, finding.place) == (Found.DIFFERENCE, "$.prefix.held_items")
 
 
-def test_the_form_of_the_json_says_nothing() -> None:
+def test_the_formatting_of_the_json_is_ignored() -> None:
     recording = several()
     forms = [json.dumps(json.loads(each), sort_keys=True).encode() for each in recording.decisions]
     assert verified(recording, decisions=forms).summary.verified == 6
@@ -172,7 +172,7 @@ def test_a_decision_that_is_met_late_is_composed_under_the_policy_of_its_digest_
     assert verified(recording, catalogue=today, decisions=recording.decisions[::-1]).summary.verified == 2
 
 
-def test_a_decision_under_another_policy_than_was_asked_for_is_different() -> None:
+def test_a_decision_under_another_policy_than_requested_is_different() -> None:
     both = Catalogue([POLICY, lanes_policy(name="own")])
     recording = recorded([asked("r1", policy="own")], catalogue=both)
     events = recorded([asked("r1")]).events
@@ -198,7 +198,7 @@ def test_another_secret_is_named() -> None:
     assert verified(recording, engine=OTHER_KEY).found == [Found.OTHER_SECRET]
 
 
-def test_marks_are_verified_with_their_secret_and_without_it_say_so() -> None:
+def test_marks_are_verified_only_with_their_secret() -> None:
     marked = Catalogue([lanes_policy(render={"template": "{mark}{content}{mark}"})])
     recording = recorded([asked("r1"), asked("r2")], catalogue=marked)
     assert verified(recording, catalogue=marked).summary.verified == 2
@@ -260,7 +260,7 @@ def test_a_decision_without_its_event_is_reported() -> None:
     assert done.summary.verified == 6
 
 
-def test_the_decision_of_an_event_that_is_refused_says_so() -> None:
+def test_a_decision_of_a_refused_event_is_a_finding() -> None:
     recording = recorded([asked("r1"), asked("r2")])
     wrong = json.dumps(asked("r1") | {"layers": {"x": "y"}}).encode()
     done = verified(recording, events=[wrong, recording.events[1]])
@@ -414,7 +414,7 @@ def test_the_source_of_a_dead_letter_is_not_compared() -> None:
         (("value_bytes",), 9),
     ],
 )
-def test_of_a_dead_letter_of_a_file_every_field_is_compared(path: tuple[str, ...], value: object) -> None:
+def test_every_field_of_a_files_dead_letter_is_compared(path: tuple[str, ...], value: object) -> None:
     recording = recorded([b"no event"])
     [letter] = recording.dead_letters
     of_file = altered(letter, *path, value=value)

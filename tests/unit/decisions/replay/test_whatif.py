@@ -226,7 +226,7 @@ def test_unverified_decisions_are_counted_only_by_reason() -> None:
 
 
 @pytest.mark.parametrize("evolve", [False, True])
-def test_a_request_that_was_sent_again_is_a_duplicate_under_every_change(evolve: bool) -> None:  # noqa: FBT001 - parametrized
+def test_a_repeated_request_is_a_duplicate_under_every_change(evolve: bool) -> None:  # noqa: FBT001 - parametrized
     done = replayed(
         recorded([asked("r1"), asked("r1")]),
         Change(budget_tokens=30, without=("nowhere",)),
@@ -259,9 +259,7 @@ def test_sessions_that_evolve_run_out_under_their_new_limit() -> None:
     assert done.differences[1].after.status == "composed"
 
 
-def test_a_published_artifact_is_there_where_sessions_evolve_and_its_session_expires_as_the_change_says() -> (
-    None
-):
+def test_evolving_sessions_keep_artifacts_and_expire_by_the_change() -> None:
     later = "2026-03-01T12:01:30Z"
     recording = recorded([published(candidate("p", 5)), asked("r1", at=later)])
     assert replayed(recording, Change(budget_tokens=8_000), evolve=True).sum.changed == 0

@@ -80,7 +80,7 @@ def test_if_ceiling_and_total_both_bind_each_names_the_other() -> None:
     assert changes[Lever.CEILING].reason is Reason.BUDGET_EXCEEDED
 
 
-def test_the_smallest_total_makes_room_for_it_and_one_less_does_not() -> None:
+def test_the_smallest_total_admits_it_and_one_token_less_does_not() -> None:
     policy = lanes_policy(budget_tokens=100, lanes=WIDE)
     total = asked_why(request(TIGHT), policy, "c")[Lever.TOTAL]
     assert (total.key, total.now, total.ended) == ("budget_tokens", 100, Searched.ADMITTED)
@@ -183,7 +183,7 @@ def test_a_stopped_search_reports_the_best_change_found() -> None:
     assert all(search.ended is Searched.STOPPED for search in stopped if search != whole)
 
 
-def test_a_pooled_artifact_is_asked_about_as_it_lies_there() -> None:
+def test_a_pool_artifact_is_explained_unchanged() -> None:
     session = publish(artifact(TIGHT[2]), EMPTY, ENGINE, 60)
     changes = asked_why(request(TIGHT[:2]), lanes_policy(lanes=LANES), "c", session)
     assert changes == asked_why(request(TIGHT), lanes_policy(lanes=LANES), "c")
@@ -223,7 +223,7 @@ def test_a_categorys_budget_grows_up_to_the_room_of_the_others() -> None:
     assert (roomy[Lever.CEILING].needed, roomy[Lever.CEILING].ended) == (105, Searched.ADMITTED)
 
 
-def test_in_categories_the_total_is_what_scales_the_budgets() -> None:
+def test_in_categories_the_total_scales_the_budgets() -> None:
     total = asked_why(request(PAID), categories(), "b")[Lever.TOTAL]
     assert total.needed == 210  # 60 · 210 // 120 = 105
 
@@ -347,7 +347,7 @@ def test_the_beginning_of_an_id_is_enough_where_no_other_begins_so() -> None:
         find_decision(as_lines(recording.decisions), "x")
 
 
-def test_a_decision_that_was_recorded_twice_is_one() -> None:
+def test_a_decision_recorded_twice_counts_once() -> None:
     recording = recorded([asked("r1")])
     [line] = recording.decisions
     assert isinstance(find_decision(as_lines([line, line]), ""), ContextDecision)

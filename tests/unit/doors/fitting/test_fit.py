@@ -110,7 +110,7 @@ def test_old_tool_results_are_cleared_before_messages_are_cut() -> None:
     assert messages[4]["content"].startswith("line ")
 
 
-def test_a_call_without_a_result_goes() -> None:
+def test_a_call_without_a_result_is_dropped() -> None:
     messages = [*chat(1), *tool_round("c1", "x")[:1], {"role": "user", "content": "Stop."}]
     fitted = fit(messages, 1000)
     assert fitted.messages == [*messages[:-2], messages[-1]]
@@ -262,7 +262,7 @@ def test_a_request_that_was_answered_is_a_duplicate() -> None:
     assert error.decision is not None
 
 
-def test_rows_can_be_kept_elsewhere() -> None:
+def test_rows_can_be_stored_by_the_caller() -> None:
     rows: dict[str, bytes] = {}
     for number in range(2):
         options = FitOptions(request_id=f"r{number}", requested_at=WHEN)
@@ -311,7 +311,7 @@ def test_sources_are_the_indices_of_the_callers_messages() -> None:
     assert fitted.sources[-2:] == (None, len(messages) - 1)
 
 
-def test_a_cut_chat_begins_with_the_user_if_that_is_asked_for() -> None:
+def test_a_cut_chat_begins_with_the_user_on_request() -> None:
     sent = []
     for limit_tokens in range(150, 350, 5):
         fitted = fit(chat(30), limit_tokens, options=FitOptions(begins_with_user=True))

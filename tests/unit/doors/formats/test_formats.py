@@ -152,7 +152,7 @@ def test_a_blank_part_is_joined_to_its_neighbour() -> None:
     assert [part.text for part in cut("a\n\n  ", [1])] == ["a\n\n  "]
 
 
-def test_a_conversation_goes_to_openai_as_it_came() -> None:
+def test_a_conversation_is_unchanged_for_openai() -> None:
     messages = [{"role": "user", "content": "Hi", "name": "Grace"}, called(CALL), result("c1")]
     made = conversation(*messages, system_prompt="Be kind.")
     assert for_openai(made)["messages"] == [
@@ -243,7 +243,7 @@ def test_the_command_knows_every_format() -> None:
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_the_command_writes_one_body_an_answer(name: str) -> None:
+def test_the_command_writes_one_body_for_each_answer(name: str) -> None:
     events = line("r1", candidates=[candidate("a")]) + line(
         "r2", candidates=[candidate("a")], budget_tokens=0
     )

@@ -59,7 +59,7 @@ async def test_a_request_gets_its_composed_event() -> None:
     assert "Idempotency-Replayed" not in response.headers
 
 
-async def test_a_request_that_is_sent_again_gets_its_first_answer_and_is_charged_once() -> None:
+async def test_a_repeated_request_gets_its_first_answer_and_is_charged_once() -> None:
     async with gateway() as client:
         first, again = [
             await client.post("/v1/compose?decision=true", json=body(), headers={"Idempotency-Key": "k1"})

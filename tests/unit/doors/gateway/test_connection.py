@@ -110,7 +110,7 @@ async def test_stalled_bodies_block_no_other_connection(monkeypatch: pytest.Monk
             await writer.wait_closed()
 
 
-async def test_where_all_connections_have_calls_a_new_one_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_new_connection_is_closed_if_all_others_have_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "connections_max", lambda _: 2)
     async with gateway(Unanswering(Settings(), None, None)) as client:
         calling = [await connected(client, WITHOUT_BODY[:-5] + b"45\r\n\r\n" + CALL) for _ in range(2)]

@@ -102,7 +102,7 @@ async def test_answers_to_other_callers_or_of_other_sessions_are_passed_over() -
     assert answer.composed == b'{"decision_id":"own"}'
 
 
-async def test_decisions_are_read_from_the_first_request_for_one_on() -> None:
+async def test_decisions_are_read_only_after_the_first_request_for_them() -> None:
     topics = Topics((SETTINGS.composed_topic, b"{}"), (SETTINGS.decisions_topic, b'{"d":1}'))
     for _ in range(2):
         assert (await topics.backend.compose(REQUEST, with_decision=True)).decision == b'{"d":1}'

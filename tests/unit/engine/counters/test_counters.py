@@ -220,7 +220,7 @@ def test_the_digest_covers_the_rule_and_the_published_ranks(reference: tiktoken.
     assert exact_counter(reference.name).digest == f"sha256:{digest}"
 
 
-def test_a_digest_names_one_vocabulary_for_ever() -> None:
+def test_a_digest_names_one_vocabulary_permanently() -> None:
     assert [exact_counter(name).digest for name in EXACT] == [
         "sha256:001d14a90d51f68f9c24b892f5be5a83f68b2bad14bfe549d363324da519370b",
         "sha256:b8c43b21d44581602206fcce9ef6be6f2644089d625ce7c2f356404acd2f1588",
@@ -241,7 +241,7 @@ def test_a_lone_surrogate_is_no_text(name: str) -> None:
         exact_counter(name).count("\ud800")
 
 
-def test_a_missing_wheel_is_an_error_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_wheel_is_an_error_with_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "toktok._toktok", None)
     with pytest.raises(ImportError, match="install toktok-rs"):
         bpe.load_tokenizer.__wrapped__("o200k_base")

@@ -48,7 +48,7 @@ def test_one_sign_over_and_over_is_hardly_read_by_the_engine(encoding: str, sign
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("between", BETWEEN[1:])
 @pytest.mark.parametrize("length", [200, 255, 700])
-def test_of_rulers_the_engine_reads_no_long_run(encoding: str, between: str, length: int) -> None:
+def test_the_engine_reads_no_long_run_of_a_ruler(encoding: str, between: str, length: int) -> None:
     engine = Heard(encoding)
     counter = RunCounter(engine)
     for sign in SIGNS:
@@ -66,7 +66,7 @@ def test_of_rulers_the_engine_reads_no_long_run(encoding: str, between: str, len
 @pytest.mark.parametrize(
     "length", [*range(30, 36), 47, 48, *range(126, 132), 190, 191, 192, 193, 256, 319, 320, 1_000]
 )
-def test_a_ruler_counts_as_the_engine_says(encoding: str, between: str, length: int) -> None:
+def test_a_ruler_has_the_engines_count(encoding: str, between: str, length: int) -> None:
     engine = Heard(encoding)
     counter = RunCounter(engine)
     for sign in SIGNS:

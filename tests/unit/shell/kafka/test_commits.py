@@ -59,13 +59,13 @@ async def test_offsets_come_with_their_commit_metadata() -> None:
 
 
 @pytest.mark.parametrize("first", [{}, {PLACES[0]: KNOWN[PLACES[0]]}, GroupCoordinatorNotAvailableError()])
-async def test_a_coordinator_that_does_not_know_yet_is_asked_again(first: Any) -> None:
+async def test_a_loading_coordinator_is_asked_again(first: Any) -> None:
     """The client takes an answer without partitions for one without errors: as if nothing were committed."""
     Admin.answers = [first, KNOWN]
     assert (await read_commits(Settings(), [0, 1]))[0].offset == 5
 
 
-async def test_a_group_is_one_installations() -> None:
+async def test_a_group_belongs_to_one_installation() -> None:
     Admin.answers = [KNOWN, KNOWN]
     assert await require_group(Settings()) == {0: CommittedOffset(5, METADATA)}
     staging = TopicPartition("staging.context-requests", 3)
@@ -74,7 +74,7 @@ async def test_a_group_is_one_installations() -> None:
         await require_group(Settings())
 
 
-async def test_offsets_of_another_topic_that_were_deleted_say_nothing() -> None:
+async def test_deleted_offsets_of_another_topic_are_ignored() -> None:
     Admin.answers = [KNOWN, {TopicPartition("other", 0): OffsetAndMetadata(-1, "")}]
     await require_group(Settings())
 

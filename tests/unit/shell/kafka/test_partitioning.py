@@ -62,7 +62,7 @@ def test_a_record_at_its_place_passes(partitioner: Partitioner) -> None:
     check_place(request(), record(KEY, home), partitioner, 4)
 
 
-def test_any_lets_every_partition_pass() -> None:
+def test_the_partitioner_any_accepts_every_partition() -> None:
     for partition in range(4):
         check_place(request(), record(KEY, partition), Partitioner.ANY, 4)
 

@@ -141,7 +141,7 @@ async def test_a_refused_record_is_returned_and_the_rest_is_read() -> None:
     assert room.versions() == ["test@1"]
 
 
-async def test_answers_go_on_for_half_the_settle_time_after_a_look_and_no_longer() -> None:
+async def test_answers_continue_for_half_the_settle_time_after_a_look() -> None:
     room = Room()
     await room.read()
     room.topic.now_s = 30.0

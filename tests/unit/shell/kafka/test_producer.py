@@ -56,7 +56,7 @@ async def test_nothing_to_send_is_no_record_batch(producer: RecordProducer) -> N
     assert queued(accumulator) == []
 
 
-async def test_what_belongs_together_is_never_parted(producer: RecordProducer) -> None:
+async def test_records_that_belong_together_share_a_batch(producer: RecordProducer) -> None:
     accumulator = connect(producer)
     third = b"x" * (MESSAGE_MAX_BYTES // 3)
     groups = [[(b"a", third, ())], [(b"b", third, ()), (b"c", third, ())], [(b"d", b"", ())]]
@@ -92,7 +92,7 @@ async def test_an_acknowledgement_has_the_offset_of_the_first_record(producer: R
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "lz4", "zstd"])
-async def test_record_batches_are_compressed_as_the_settings_say(compression: str) -> None:
+async def test_record_batches_are_compressed_by_the_settings(compression: str) -> None:
     client = RecordProducer(Settings(compression=compression))._new_client()
     batch = client.create_batch()
     for _ in range(100):

@@ -185,7 +185,7 @@ LENGTH_FAULTS = {
 
 
 @pytest.mark.parametrize(("records", "count"), LENGTH_FAULTS.values(), ids=LENGTH_FAULTS)
-def test_what_lies_behind_a_wrong_length_is_one_unreadable_record(records: list[bytes], count: int) -> None:
+def test_bytes_after_a_wrong_length_are_one_unreadable_record(records: list[bytes], count: int) -> None:
     read = list(fetched(raw_batch(records, count=count, last_delta=2), good(3)))
     reason = "its batch has records of wrong lengths (offsets 1 to 2)"
     assert told(read) == [(0, "v"), (2, reason), (3, "v3")]
@@ -215,7 +215,7 @@ BATCH_FAULTS = {
 
 
 @pytest.mark.parametrize("bad", BATCH_FAULTS.values(), ids=BATCH_FAULTS)
-def test_a_batch_that_cannot_be_read_is_one_unreadable_record_at_its_last_offset(bad: bytes) -> None:
+def test_an_unreadable_batch_is_one_unreadable_record_at_its_last_offset(bad: bytes) -> None:
     read = fetched(good(3, 2), bad, good(7), offset=3)
     records = list(read)
     if read.next_fetch_offset == 5:  # its header cannot be trusted: the next answer begins with it
@@ -282,7 +282,7 @@ def test_an_unreadable_batch_of_an_aborted_transaction_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
-def test_a_batch_up_to_the_bound_is_read_and_a_larger_one_is_not(codec: int) -> None:
+def test_a_batch_over_the_bound_is_not_read(codec: int) -> None:
     nearly = MAX_BYTES - 100
     fits = nearly + MAX_BYTES - len(raw_record(0, b"default/s", bytes(nearly)))
     assert [len(record.value) for record in fetched(bomb(fits, codec))] == [fits]
@@ -328,7 +328,7 @@ def test_a_record_of_more_than_1_000_headers_is_unreadable_and_keeps_key_and_val
     assert (type(read) is UnreadableRecord, len(read.headers)) == (False, 1_000)
 
 
-def test_a_batch_of_more_than_100_000_records_is_one_unreadable_record_and_is_not_decompressed() -> None:
+def test_a_batch_of_over_100_000_records_is_unreadable_and_not_decompressed() -> None:
     full = raw_batch([], body=b"", count=100_000, last_delta=99_999)
     over = raw_batch([], codec=ZSTD, body=b"no zstd", count=100_001, last_delta=100_000)
     assert told(fetched(full, end=1 << 20)) == [

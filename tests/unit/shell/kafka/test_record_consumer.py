@@ -139,7 +139,7 @@ async def test_a_batch_that_is_behind_the_end_of_a_second_answer_is_damaged(aske
     assert (record.offset, type(record) is UnreadableRecord) == (0, True)
 
 
-async def test_an_end_that_was_too_early_once_is_not_held_against_the_same_offset_later(asked: Asked) -> None:
+async def test_a_once_early_end_does_not_affect_a_later_read_of_the_offset(asked: Asked) -> None:
     assert not await asked.fetch(Answer(good(0), end=0))
     assert await asked.fetch(Answer(good(0), end=1))
     await asked.read()

@@ -35,7 +35,7 @@ def with_client(**parts: Any) -> TransactionalProducer:
     return producer
 
 
-async def test_each_partition_has_a_transactional_id_and_a_transaction_is_open_for_ten_seconds() -> None:
+async def test_each_partition_has_a_transactional_id_and_a_timeout_of_ten_seconds() -> None:
     client = new_producer(Settings(app_id="shop"), 7)._new_client()
     assert client._txn_manager.transactional_id == "shop:context-requests:7"
     assert client._txn_manager.transaction_timeout_ms == 10_000
@@ -51,7 +51,7 @@ async def test_installations_with_equal_joined_names_get_different_ids() -> None
     assert first.transactional_id != second.transactional_id
 
 
-async def test_where_the_transaction_before_is_still_being_ended_the_client_asks_again_soon() -> None:
+async def test_the_client_retries_soon_while_the_last_transaction_is_ending() -> None:
     client = new_producer(Settings(), 7)._new_client()
     own = SimpleNamespace(_retry_backoff=0.1, _txn_manager=manager())
     handler = sender.AddPartitionsToTxnHandler(own, {PLACE})

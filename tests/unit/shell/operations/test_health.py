@@ -48,7 +48,7 @@ def test_before_it_has_partitions_it_lives_and_is_not_ready(worker: Watched) -> 
     assert worker.health.why_not_ready() == ("the group has not assigned partitions yet",)
 
 
-def test_a_worker_without_events_lives_for_ever(worker: Watched) -> None:
+def test_a_worker_without_events_stays_alive(worker: Watched) -> None:
     worker.passes(3600)
     assert worker.is_alive
     assert worker.is_ready

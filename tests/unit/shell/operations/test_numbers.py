@@ -110,7 +110,7 @@ def test_very_many_sessions_make_no_series_at_all() -> None:
     assert not any("session-" in label for [one] in [series] for key in one for label in key)
 
 
-def test_no_tenant_is_named_unless_asked_for() -> None:
+def test_tenants_are_named_only_on_request() -> None:
     tally, numbers = BatchTally(), Numbers()
     tally.answered([(outcome(), 0.0001)])
     numbers.batch(batched(tally), NOW_S)

@@ -33,5 +33,5 @@ def test_a_lost_delivery_is_reported_as_the_brokers_failure(error: Exception, na
     assert "report" not in told
 
 
-def test_a_stream_that_ended_for_no_reason_says_so() -> None:
+def test_a_stream_that_ended_without_an_error_is_reported() -> None:
     assert "no reason was given" in str(WorkerFailedError(None))

@@ -47,7 +47,7 @@ def test_the_bound_of_remembered_compositions_is_the_setting() -> None:
     assert len(app.answers.memory.compositions) == 0
 
 
-def test_two_apps_of_one_process_share_nothing() -> None:
+def test_two_apps_of_one_process_share_no_state() -> None:
     first, second = create_app(Settings(app_id="a")), create_app(Settings(app_id="b", partitions=8))
     assert (first.conf.id, second.conf.id) == ("a", "b")
     assert first.sessions is not second.sessions
@@ -166,6 +166,6 @@ def test_tenants_take_turns_only_if_they_have_limits(limits: dict[str, str], pip
     ("guarantee", "writer"),
     [("effectively_once", EffectivelyOnceWriter), ("exactly_once", ExactlyOnceWriter)],
 )
-def test_the_guarantee_that_is_asked_for_chooses_the_writer(guarantee: str, writer: type) -> None:
+def test_the_guarantee_chooses_the_writer(guarantee: str, writer: type) -> None:
     app = create_app(load_settings({"guarantee": guarantee}, environment={}))
     assert type(app.writer) is type(app.pipeline._writer) is writer

@@ -381,7 +381,7 @@ def with_failures(failures: int) -> CommitMetadata:
     return CommitMetadata(failures=failures - 1, under_way="event")
 
 
-async def test_an_event_that_has_ended_workers_is_shown_until_it_is_dealt_with_and_some_minutes_longer(
+async def test_a_failing_event_is_shown_until_minutes_after_its_end(
     stage: Stage,
 ) -> None:
     stage.pipeline.end()

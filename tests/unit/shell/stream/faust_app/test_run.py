@@ -78,7 +78,7 @@ def test_an_unencrypted_remote_connection_starts_with_a_warning() -> None:
         ("crashed", 1, "in_flight=0 failure="),
     ],
 )
-def test_a_worker_that_cannot_leave_its_group_in_time_goes_without(
+def test_a_worker_that_cannot_leave_its_group_in_time_ends_anyway(
     state: str, exit_code: int, told: str
 ) -> None:
     done = run(state)

@@ -128,7 +128,7 @@ async def test_data_fetched_for_earlier_rebalances_is_released(
 @pytest.mark.parametrize(
     "error", [ChangelogTruncatedError("there", 2, 1), RecoveryFailedError("there", "why")]
 )
-async def test_what_cannot_be_read_ends_the_app_also_while_it_starts(
+async def test_an_unreadable_changelog_ends_the_app_even_at_its_start(
     running: Running, error: Exception
 ) -> None:
     running.reading.error = error

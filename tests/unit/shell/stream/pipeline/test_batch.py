@@ -172,7 +172,7 @@ def test_a_batch_ends_at_each_bound_and_has_one_event_at_least(bounds: BatchBoun
     assert batch.events == 1
 
 
-def test_a_batch_goes_on_where_the_one_before_ended() -> None:
+def test_a_batch_begins_at_the_end_of_the_batch_before() -> None:
     rows, made = PartitionRows("changelog 0"), composer()
     records = [read(offset, request(f"r{offset}")) for offset in range(3)]
     assert made.compose(rows, records, 2).offset == 2

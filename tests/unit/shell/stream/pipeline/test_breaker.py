@@ -45,9 +45,7 @@ def of_all(events: str) -> list[tuple[str, str]]:
         ("AAABBBCCC", 0),
     ],
 )
-def test_it_stops_when_more_than_the_share_of_a_full_window_and_of_the_tenants_were_refused(
-    events: str, stops_after: int
-) -> None:
+def test_it_stops_over_the_share_of_a_full_window_and_of_its_tenants(events: str, stops_after: int) -> None:
     """A letter is an event of that tenant, a capital one is refused."""
     named = [(event.lower(), "x" if event.isupper() else ".") for event in events]
     assert count_all(DeadLetterShare(4, 0.5), *named) == stops_after
@@ -138,7 +136,7 @@ def test_the_key_of_an_event_names_its_tenant(
     assert tenant_of(Record("context-requests", 0, 0, 0, key, b"v"), refusal) == tenant
 
 
-def test_of_keys_as_long_as_events_little_is_held() -> None:
+def test_long_keys_take_little_memory() -> None:
     tracemalloc.start()
     try:
         for number in range(20):

@@ -395,7 +395,7 @@ async def test_others_go_ahead_also_where_writing_is_what_all_wait_for() -> None
 
 
 @pytest.mark.asyncio
-async def test_where_writing_takes_its_time_events_are_fetched_until_enough_wait() -> None:
+async def test_during_slow_writes_events_are_fetched_up_to_a_bound() -> None:
     stage = Stage(Topics(), limits=TenantLimits(0.5, 0, 5_000))
     stage.writer.may_write.clear()
     offsets = count()

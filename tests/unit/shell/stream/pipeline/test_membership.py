@@ -49,7 +49,7 @@ async def test_time_during_which_the_machine_is_suspended_counts(monkeypatch: py
     assert not membership.is_held
 
 
-async def test_a_platform_without_a_clock_of_its_boot_has_a_monotonic_one(
+async def test_a_platform_without_a_boot_clock_uses_a_monotonic_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delattr(time, "CLOCK_BOOTTIME", raising=False)

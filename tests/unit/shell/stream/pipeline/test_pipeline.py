@@ -150,7 +150,7 @@ async def test_outputs_of_the_next_batch_leave_at_once_its_rows_in_order(
     assert stage.committable() == 1
 
 
-async def test_what_partitions_hold_is_composed_as_it_was_read(stage: Stage) -> None:
+async def test_events_of_partitions_are_composed_in_read_order(stage: Stage) -> None:
     stage.pipeline.begin(1, PartitionRows("changelog 1"), None)
     other = replace(read(3), partition=1)
     stage.requests.put(1, other)
@@ -478,7 +478,7 @@ async def written(stage: Stage) -> None:
     assert stage.failures == []
 
 
-async def test_it_is_committed_once_that_a_batch_is_under_way_before_the_first_is_composed(
+async def test_a_batch_under_way_is_committed_once_before_its_first_event(
     stage: Stage,
 ) -> None:
     taken_over(stage, CommitMetadata())
@@ -509,7 +509,7 @@ async def test_a_partition_that_is_given_up_leaves_nothing_under_way(stage: Stag
     assert marks(stage) == [(7, 1, "batch"), (7, 1, "")], "and is no failure"
 
 
-async def test_where_a_worker_died_over_a_batch_its_events_are_composed_one_by_one(stage: Stage) -> None:
+async def test_events_of_a_fatal_batch_are_composed_one_by_one(stage: Stage) -> None:
     taken_over(stage, UNDER_WAY)
     stage.requests.put(0, read(7), read(8))
     for _ in range(2):

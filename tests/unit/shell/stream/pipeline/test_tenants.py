@@ -64,7 +64,7 @@ def test_behind_many_of_a_noisy_tenant_the_others_are_in_the_first_turn() -> Non
     assert queue.next_offset == 64, "what waits is committed by nobody"
 
 
-def test_what_goes_ahead_is_one_of_each_tenant_and_again() -> None:
+def test_events_go_ahead_in_rounds_of_one_for_each_tenant() -> None:
     noisy = [record(offset, "noisy") for offset in range(100)]
     a, b = ([record(start + number, name) for number in range(3)] for start, name in ((100, "a"), (103, "b")))
     assert turn(queue_of(*noisy, *a, *b))[1] == [100, 103, 101, 104, 102, 105]
@@ -83,7 +83,7 @@ def test_a_tenant_that_may_have_no_more_now_waits_and_delays_itself_alone() -> N
     assert turn(queue) == ([8, 9], [])
 
 
-def test_a_limit_lets_a_second_be_had_at_once_and_no_more_however_long_nothing_came() -> None:
+def test_a_limit_allows_a_burst_of_one_second_after_any_pause() -> None:
     clock = Clock()
     buckets = Buckets(3, clock)
     clock.now_s += 1_000
@@ -127,7 +127,7 @@ def test_a_held_back_session_goes_ahead_only_after_its_turn() -> None:
     assert len(queue) == 0
 
 
-def test_what_waits_is_bounded_in_events_and_in_bytes() -> None:
+def test_waiting_events_are_bounded_in_number_and_bytes() -> None:
     queue = queue_of(*(record(offset, "a") for offset in range(WAITING_MAX_RECORDS - 1)))
     assert not queue_of(record(0, "a", size=(1 << 20) - 700)).is_full
     assert queue_of(record(0, "a", size=1 << 20)).is_full
@@ -151,7 +151,7 @@ def test_headers_and_keys_count_as_bytes_that_wait() -> None:
     assert queue.size_bytes == 0
 
 
-def test_events_that_went_ahead_are_held_no_longer() -> None:
+def test_events_that_went_ahead_are_released() -> None:
     clock = Clock()
     queue = queue_of(limits=TenantLimits(0.25, 20, 16 << 20), clock=clock)
     queue.add([record(offset, "noisy") for offset in range(500)])

@@ -67,7 +67,7 @@ def test_differences_are_counted_and_logged_with_place_and_id(
     assert told[0] == {"place": "context-requests/0/1", "decision": ids[1], "at": "$.tokens.used"}
 
 
-def test_what_finds_no_room_is_dropped_and_counted(verifier: ShareVerifier) -> None:
+def test_decisions_without_room_are_dropped_and_counted(verifier: ShareVerifier) -> None:
     while verifier._waiting.acquire(blocking=False):
         pass
     answer(verifier, 3)

@@ -219,7 +219,7 @@ def test_an_answer_writes_no_artifact() -> None:
     assert [key for key, _, _ in changed(rows, KEY, Row(2, replace(held, prompts=1)))] == [KEY]
 
 
-def test_an_artifact_that_goes_is_removed_behind_the_row_that_has_it_no_more() -> None:
+def test_a_removed_artifact_is_deleted_after_the_row_without_it() -> None:
     rows = PartitionRows(PLACE)
     one, two = artifact("a"), artifact("b")
     log = changed(rows, KEY, Row(1, session(0, one)))
@@ -431,7 +431,7 @@ def test_markers_of_transactions_between_rows_are_no_gap() -> None:
     assert list(rows.gaps) == []
 
 
-def test_a_late_row_in_a_gap_has_the_newer_one_written_again() -> None:
+def test_a_late_row_in_a_gap_rewrites_the_newer_row() -> None:
     new, late = (KEY, encode_row(Row(5, session(5))), ()), (KEY, encode_row(Row(3, session(3))), ())
     rows = read(new)
     assert rows.repair(log_of([late], first=1)) == 1

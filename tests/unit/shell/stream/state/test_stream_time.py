@@ -50,7 +50,7 @@ def test_a_retraction_has_no_time() -> None:
     assert time.seen_us == START_US + 5 * HOUR_US
 
 
-def test_an_event_may_be_as_late_as_is_said() -> None:
+def test_an_event_may_be_late_up_to_the_bound() -> None:
     time = StreamTime(3_600)
     time.see(request(5), recorded())
     time.see(request(4), recorded())
@@ -58,7 +58,7 @@ def test_an_event_may_be_as_late_as_is_said() -> None:
     assert refusal(time, artifact(3), recorded()) == (ErrorCode.TOO_LATE, "$.published_at")
 
 
-def test_without_a_bound_no_event_is_too_late_and_no_row_goes() -> None:
+def test_without_a_bound_no_event_is_late_and_no_row_is_removed() -> None:
     time = StreamTime(0)
     time.see(request(5000), recorded())
     time.see(request(0), recorded())

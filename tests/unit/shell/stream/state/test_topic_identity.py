@@ -85,14 +85,14 @@ def looking(monkeypatch: pytest.MonkeyPatch) -> Looking:
     return made
 
 
-async def test_a_topic_that_goes_on_is_the_same(looking: Looking) -> None:
+async def test_a_topic_that_continues_is_the_same_topic(looking: Looking) -> None:
     await looking.watch.look()
     looking.durable = {0: 5}
     await looking.finds(Topic(10, 20, 30, 40, 50))
     await looking.finds(Topic(40, 50, 60, begin=3))
 
 
-async def test_another_record_where_one_was_seen_is_another_topic(looking: Looking) -> None:
+async def test_another_record_at_a_seen_offset_is_another_topic(looking: Looking) -> None:
     await looking.watch.look()
     looking.durable = {0: 5}
     why = f"{TOPIC} partition 0 up to offset 2, and that record was of time 30, not 33"
@@ -133,6 +133,6 @@ async def test_partitions_that_are_another_workers_are_forgotten(looking: Lookin
     await looking.finds(Topic(31, 32, 33))
 
 
-async def test_of_a_partition_without_a_durable_event_there_is_nothing_to_see(looking: Looking) -> None:
+async def test_a_partition_without_durable_events_is_not_checked(looking: Looking) -> None:
     looking.durable = {0: 0}
     await looking.finds(Topic())
