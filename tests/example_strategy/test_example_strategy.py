@@ -347,7 +347,7 @@ def test_the_schemas_know_it() -> None:
     assert "layers" not in schema["properties"]
 
 
-def test_it_imports_only_modules_allowed_for_a_strategy() -> None:
+def test_it_sees_nothing_that_the_map_does_not_let_a_strategy_see() -> None:
     rows = _rows_below("strategies") | {"strategies.base"}
     seen = {
         module.removeprefix("apportion.core.")

@@ -63,7 +63,7 @@ def test_0_4_0_continues_the_rows_that_this_version_writes_or_ends_as_documented
     assert differing == {ENDS}
 
 
-def test_the_upgrade_page_lists_the_effect_of_each_new_field_on_0_4_0() -> None:
+def test_the_page_on_upgrades_says_what_0_4_0_does_with_each_new_field() -> None:
     page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| ([^|]+) \| (\w+) \| (continues|ends) \|$", page.replace("`", ""), re.MULTILINE)
     sessions = [line["session_id"] for line in AFTER]

@@ -44,7 +44,7 @@ def promtool(*arguments: str | Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_table_of_metrics_matches_the_module() -> None:
+def test_the_table_of_metrics_is_the_one_of_the_module() -> None:
     assert table() in PAGE, "write apportion.shell.operations.metrics.table() into docs/operations.md"
 
 

@@ -47,7 +47,7 @@ def test_the_page_has_every_dead_letter_code_with_its_remedy() -> None:
     assert {code for code in ErrorCode if f"`{code}`" not in told} == set()
 
 
-def test_bold_codes_have_an_entry_on_the_page() -> None:
+def test_codes_with_an_entry_of_their_own_have_it() -> None:
     entries = PAGE.partition("\n## When the worker stops by itself\n")[2].partition("\n## ")[0]
     bold = {part.partition("`**")[0] for part in section("Of the worker").split("**`")[1:]}
     assert bold

@@ -61,7 +61,7 @@ def test_a_field_that_differs_is_named_with_what_repeats_must_be_like() -> None:
         (("policy", "digest"), "sha256:0", Found.UNKNOWN_POLICY),
     ],
 )
-def test_an_incomparable_decision_has_a_reason(path: tuple[str, ...], value: Any, found: Found) -> None:
+def test_a_decision_that_cannot_be_compared_says_why(path: tuple[str, ...], value: Any, found: Found) -> None:
     assert judged(altered(DECISION, *path, value=value))[0] == Judgement(found)
 
 
