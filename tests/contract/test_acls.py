@@ -24,7 +24,7 @@ USERS = ("admin", "worker", "creator", "gateway")
 TOOL = """#!/bin/sh
 exec java -XX:TieredStopAtLevel=1 -cp '/opt/kafka/libs/*' org.apache.kafka.tools.AclCommand "$@"
 """
-"""What `kafka-acls.sh` runs, without its waiting for a larger heap."""
+"""The command of `kafka-acls.sh`, without the wait for a larger heap."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What `topics create` and `check` promise on every broker, embedded or real."""
+"""The commands `topics create` and `check` on every broker, embedded or real."""
 
 import asyncio
 import uuid

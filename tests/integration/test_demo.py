@@ -26,7 +26,7 @@ VARYING = (
     (r"─+$", "─"),
     (r"(█|░)(.*?) +\d+$", r"\1\2 MS"),
 )
-"""What another machine, or a killed worker, makes otherwise: places, processes, times and sizes."""
+"""Parts that vary with the machine or a killed worker: places, processes, times and sizes."""
 
 
 @pytest.fixture

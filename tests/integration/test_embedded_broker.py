@@ -78,7 +78,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process does anything yet: the first process may take its time to bury an orphan."""
+    """Return whether a process still runs; the init process may reap an orphan late."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -26,7 +26,7 @@ from apportion.engine.policies import builtin_policies
 
 SETTINGS = settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 TIMES = 5
-"""How often n log n characters may be counted: each piece, its ends and its forms, and the whole."""
+"""The allowed multiple of n log n counted characters: each piece, its ends and forms, and the whole."""
 
 counters = st.sampled_from([CounterName.CHARS4, CounterName.O200K_BASE, CounterName.CL100K_BASE])
 repeated = st.builds(

@@ -64,7 +64,7 @@ class Campaign:
 
     @property
     def is_right(self) -> bool:
-        """Whether no worker ended and no result is missing."""
+        """True if no worker ended and no result is missing."""
         return not (self.exits or self.faults)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""What tests of layers and conversations share: policies and requests in short, and a counter that jumps."""
+"""Shared parts of tests of layers and conversations: short policies and requests, and a jumping counter."""
 
 import json
 from collections.abc import Mapping, Sequence

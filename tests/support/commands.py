@@ -1,4 +1,4 @@
-"""What tests of commands share: a command line, run in this process or in one of its own."""
+"""Shared parts of tests of commands: a command line, run in this process or a new one."""
 
 import os
 import signal

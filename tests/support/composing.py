@@ -1,4 +1,4 @@
-"""What tests of composing share: requests in short, engines, and one call through the door."""
+"""Shared parts of tests of composing: short requests, engines, and one call of the composer."""
 
 import itertools
 import json

@@ -12,7 +12,7 @@ _ROOM = (0, 20, 60, 60, 120, 500)
 _CHANGES = ("gone", "changed", "emptied")
 
 steps_s = st.sampled_from(_STEPS_S)
-"""How many seconds pass from turn to turn."""
+"""The seconds between turns."""
 
 
 @st.composite

@@ -1,4 +1,4 @@
-"""What tests of verifying share: events recorded with what answered them, and a run of `Verification`."""
+"""Shared parts of tests of verification: events with their answers, and a run of `Verification`."""
 
 import json
 from collections.abc import Iterable, Iterator

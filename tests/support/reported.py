@@ -1,4 +1,4 @@
-"""What tests of the report share: decisions as they are logged, some of them hostile, and their page."""
+"""Shared parts of tests of the report: logged decisions, some of them hostile, and their page."""
 
 import json
 from collections.abc import Iterable, Mapping

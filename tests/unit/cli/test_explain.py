@@ -57,7 +57,7 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.fixture
 def decisions() -> list[bytes]:
-    """What `apportion compose` writes of two requests."""
+    """The output of `apportion compose` for two requests."""
     asks = [asked("r1"), asked("r2", candidates=CANDIDATES, constraints=EXCLUDED)]
     Path("events").write_bytes(b"".join(json.dumps(each).encode() + b"\n" for each in asks))
     assert apportion("compose", "events", "--decisions", "decisions").exit_code == 0

@@ -276,7 +276,7 @@ def test_a_broker_that_listens_but_is_silent_is_given_up(run: Run) -> None:
 
 
 class RefusedError(Exception):
-    """What any room may raise: a code, and a text."""
+    """A typed error, as in every package: a code and a text."""
 
     code = "refused"
 

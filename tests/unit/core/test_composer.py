@@ -1,4 +1,4 @@
-"""Which door an event takes, and under which policy."""
+"""The composer: the handling of each event type, and the choice of its policy."""
 
 import pytest
 from msgspec.structs import replace

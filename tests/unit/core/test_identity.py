@@ -1,4 +1,4 @@
-"""What "equal" means: canonical JSON, rounding, ids, globs, paths, moments."""
+"""The basis of equality: canonical JSON, rounding, ids, globs, paths, times."""
 
 import tracemalloc
 from datetime import UTC, datetime

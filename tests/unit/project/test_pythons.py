@@ -63,11 +63,11 @@ OF_STRINGS = {
 }
 """Methods of strings that without an argument decide by Python's tables."""
 OF_BYTES = {"cloudevents.py", "not_json.py", "terms.py"}
-"""Where these are methods of bytes, for which they know ASCII alone."""
+"""Modules that call these methods on bytes, which know only ASCII."""
 OF_WORDS = "characters.py"
-"""Where words are split by the tables, once: what these say of white space has been the same since 3.11."""
+"""The module that splits words by the tables; their white space has not changed since 3.11."""
 ESCAPES = re.compile(r"(?<!\\)(?:\\\\)*\\[bBdDsSwW]|\(\?[aLmsux]*i")
-"""What decides in patterns by Python's tables."""
+"""Parts of patterns that depend on Python's tables."""
 
 
 def asked_of_python(source: str) -> list[int]:

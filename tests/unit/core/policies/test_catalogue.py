@@ -1,4 +1,4 @@
-"""Which version of a policy holds: the latest that had come into effect at the event's time."""
+"""The catalogue: the version of a policy that was in effect at the event's time."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""Which policies an event meets, by when it was recorded, and which records of the topic are policies."""
+"""Timelines of policies: the policies of an event by its record time, and valid records of the topic."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What one request may parse: code without errors however much of it there is, hostile texts only so many."""
+"""The parsing budget of a request: unlimited for code without errors, bounded for hostile texts."""
 
 import argparse
 from pathlib import Path

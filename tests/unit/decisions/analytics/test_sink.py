@@ -27,7 +27,7 @@ from apportion.shell.kafka.faults import TopicRecreatedError
 
 LINES = (*RECORDED[:40], b"no JSON", *DEAD_LETTERS, *RECORDED[40:60])
 CHUNK = 7
-"""So many lines are rows at once, and a batch, for any file is larger than a byte."""
+"""The lines of one batch; each batch is a file, because every file exceeds one byte."""
 
 
 @pytest.fixture(autouse=True)

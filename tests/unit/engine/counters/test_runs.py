@@ -10,7 +10,7 @@ ENCODINGS = ("o200k_base", "cl100k_base")
 SIGNS = "-=/*#"
 BETWEEN = ("", "a", " ", "\n", ".", "é", "*/", "/*", "-->", "\t")
 LONG = 3 * 64
-"""How long a run may be that the engine reads: three times the token that is repeated."""
+"""The longest run that the engine reads: three times the repeated token."""
 
 
 class Heard:

@@ -125,7 +125,7 @@ class Stage(PipelineStage):
 
     @property
     def counts(self) -> tuple[float, float]:
-        """How many gaps and late records were counted."""
+        """The counts of gaps and late records."""
         families = {family.name: family for family in self.numbers.collect()}
         names = [
             metric.name.removesuffix("_total") for metric in (metrics.CHANGELOG_GAPS, metrics.LATE_RECORDS)

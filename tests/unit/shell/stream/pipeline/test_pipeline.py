@@ -374,7 +374,7 @@ async def test_events_before_a_failing_event_are_written(
 
 
 async def test_refusals_of_before_a_worker_began_count_for_its_next_refused_event() -> None:
-    """So a supervisor that starts it again and again does not empty the topic a window at a time."""
+    """Otherwise a supervisor's restarts would empty the topic, one window at a time."""
     window = Window(3, [("a", True), ("b", True), ("c", True)])
     metadata = encode_metadata(CommitMetadata(window=str(window)))
     stage = Stage(BatchBounds(work_s=60.0), share=DeadLetterShare(4, 0.5), committed=(7, metadata))
