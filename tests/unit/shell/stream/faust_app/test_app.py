@@ -158,7 +158,7 @@ def test_a_worker_is_a_static_member_where_it_has_a_name() -> None:
         ({"tenant_events_per_s": "9"}, FairPipeline),
     ],
 )
-def test_tenants_take_turns_only_if_they_have_limits(limits: dict[str, str], pipeline: type) -> None:
+def test_tenants_go_by_turns_only_where_they_have_limits(limits: dict[str, str], pipeline: type) -> None:
     assert type(create_app(load_settings(limits, environment={})).pipeline) is pipeline
 
 

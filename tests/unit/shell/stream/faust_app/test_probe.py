@@ -363,7 +363,7 @@ async def test_uncommitted_counts_fetched_events_without_a_commit(stage: Stage) 
     assert stage.value(metrics.WAITING_EVENTS, "0") is None, "nobody waits for turns without limits"
 
 
-async def test_waiting_events_and_the_cache_have_gauges() -> None:
+async def test_what_waits_for_turns_and_what_is_remembered_has_its_gauges() -> None:
     queue = partial(TenantQueue, TenantLimits(0.5, 0, 1 << 20), Buckets(0))
     stage = Stage(FairPipeline, new_queue=queue)
     stage.pipeline.fetched(0, [ConsumerRecord("requests", 0, 0, 1, 0, b"a/s", b"x" * 1_000, None, 0, 0, ())])
