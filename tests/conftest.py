@@ -20,7 +20,7 @@ _DEADLINE_S, _AGAIN_S = 900.0, 60.0
 
 
 def pytest_configure() -> None:
-    """Let Ctrl-C reach the processes of tests, wherever the tests were started."""
+    """Let Ctrl-C reach the processes of tests, even if the tests' own process ignores it."""
     give_signals_back()
 
 

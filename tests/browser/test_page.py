@@ -1,4 +1,4 @@
-"""The report's page in a real browser: nothing fails, no request leaves it, and what is pressed works.
+"""The report's page in a real browser: no errors, no outgoing requests, and working controls.
 
 The browser is Chromium, as Debian's package `chromium` has it. `TEST_REQUIRE_CHROMIUM=1` makes its absence
 a failure.
@@ -40,7 +40,7 @@ REPLAY: list[dict[str, Any]] = [
 
 @dataclass
 class Opened:
-    """A page, and what it complained of or asked for."""
+    """A page, its errors and its requests."""
 
     page: Page
     complaints: list[str] = field(default_factory=list)
@@ -81,7 +81,7 @@ def opened(request: pytest.FixtureRequest, browser: Browser, file: Path) -> Iter
     opened.page.goto(file.as_uri())
     opened.page.wait_for_selector("html[data-ready]")
     yield opened
-    # whatever a test did: nothing went wrong, and nothing was asked for but the page itself
+    # after every test: no error, and no request except for the page itself
     assert opened.complaints == []
     assert [url for url in opened.requests if not url.startswith((file.as_uri(), "data:"))] == []
     context.close()
@@ -92,7 +92,7 @@ def rows(page: Page) -> list[str]:
     return page.eval_on_selector_all("#listed tbody tr[data-id]", "rows => rows.map(row => row.dataset.id)")  # type: ignore[no-any-return] # JSON
 
 
-def test_every_section_has_something_to_say_and_none_is_wider_than_the_window(opened: Opened) -> None:
+def test_every_section_has_content_and_fits_the_window(opened: Opened) -> None:
     page = opened.page
     titles = page.locator("main section > h2").all_text_contents()
     assert len(titles) == 11

@@ -64,7 +64,7 @@ def events_of(given: Mapping[str, Any], number: int) -> Iterator[bytes]:
 
 
 def step(value: bytes, rows: dict[str, Session], composer: Composer) -> dict[str, Any]:
-    """Take one event; return what it is answered with, or why it is refused."""
+    """Take one event; return its answer or its refusal."""
     try:
         event = decode(value, Bounds())
         key = session_key(event.tenant, event.session_id)

@@ -1,4 +1,4 @@
-"""What `deploy/acls.sh` allows is enough for a worker, and what is taken away is named: on Apache Kafka."""
+"""The ACLs of `deploy/acls.sh`: sufficient for a worker, and errors about missing ones, on Apache Kafka."""
 
 import re
 from collections.abc import Iterator
@@ -24,19 +24,19 @@ USERS = ("admin", "worker", "creator", "gateway")
 TOOL = """#!/bin/sh
 exec java -cp '/opt/kafka/libs/*' org.apache.kafka.tools.AclCommand "$@"
 """
-"""What `kafka-acls.sh` runs, without its waiting for a larger heap."""
+"""The command of `kafka-acls.sh`, without the wait for a larger heap."""
 
 
 @dataclass(frozen=True, slots=True)
 class Authorized:
-    """A broker that lets nobody do what no ACL allows, but for its own user `admin`."""
+    """A broker that refuses every operation without an ACL, except for its own user `admin`."""
 
     port: int
     folder: Path
     broker: DockerContainer
 
     def settings(self, user: str, of: Settings | None = None, **changes: Any) -> Settings:
-        """Return settings of topics of their own, or those of others, for a user."""
+        """Return settings for a user, with new topics or with the topics of `of`."""
         given: dict[str, Any] = {} if of is None else of.model_dump(exclude_defaults=True)
         login = {
             "security_protocol": "SASL_PLAINTEXT",
@@ -47,7 +47,7 @@ class Authorized:
         return own_settings(f"127.0.0.1:{self.port}", **given | login | changes)
 
     def run(self, settings: Settings, *command: str) -> None:
-        """Run a command in the broker's container, beside which the script lies."""
+        """Run a command in the broker's container, which has the script."""
         variables = {
             "BOOTSTRAP": "localhost:19092",
             "KAFKA_ACLS": "/tools/acls",
@@ -60,7 +60,7 @@ class Authorized:
         assert done.exit_code == 0, done.output.decode()
 
     def change(self, settings: Settings, how: str, operation: str, *resource: str) -> None:
-        """Add or remove what the worker may do."""
+        """Add or remove a permission of the worker."""
         tool = ["/tools/acls", "--bootstrap-server", "localhost:19092", "--force", how]
         self.run(settings, *tool, "--allow-principal", "User:worker", "--operation", operation, *resource)
 
@@ -90,7 +90,7 @@ def authorized(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Authorized]
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("guarantee", Guarantee)
-async def test_a_worker_answers_by_what_the_script_allows_and_so_are_topics_made(
+async def test_the_scripts_acls_let_a_worker_answer_and_topics_be_created(
     authorized: Authorized, guarantee: Guarantee
 ) -> None:
     admin = authorized.settings("admin", partitions=2, guarantee=guarantee)
@@ -112,7 +112,7 @@ async def test_a_worker_answers_by_what_the_script_allows_and_so_are_topics_made
 
 
 @pytest.mark.asyncio
-async def test_without_one_of_them_a_worker_ends_and_names_it(authorized: Authorized) -> None:
+async def test_a_worker_without_one_acl_ends_and_names_it(authorized: Authorized) -> None:
     admin = authorized.settings("admin", partitions=1, guarantee=Guarantee.EXACTLY_ONCE)
     authorized.run(admin, "/deploy/acls.sh")
     settings = authorized.settings("worker", admin)

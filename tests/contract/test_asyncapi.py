@@ -1,4 +1,4 @@
-"""The AsyncAPI document is one, and says what the code does."""
+"""The AsyncAPI document: valid, and consistent with the code."""
 
 import json
 from collections.abc import Iterator
@@ -81,7 +81,7 @@ def test_every_message_of_a_session_is_keyed_by_it() -> None:
         assert all(map(validator.is_valid, key["examples"]))
 
 
-def test_the_headers_of_what_goes_out_are_those_that_are_sent() -> None:
+def test_the_documented_output_headers_are_sent() -> None:
     headers = DOCUMENT["components"]["schemas"]["outgoingHeaders"]
     trace = (
         ("traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),

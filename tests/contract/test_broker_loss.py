@@ -1,4 +1,4 @@
-"""One of three brokers dies under load: no worker ends, and nothing is lost or charged twice."""
+"""The death of one of three brokers under load: no worker ends, and no event is lost or charged twice."""
 
 import asyncio
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ TIMEOUTS = (
     "recovery_timeout_s",
 )
 DEFAULTS = {name: getattr(Settings(), name) for name in TIMEOUTS}
-"""They are what is tested: elsewhere tests have shorter ones."""
+"""The default timeouts, tested here; other tests have shorter ones."""
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ async def test_when_the_groups_coordinator_dies_the_workers_wait_for_another(thr
         await assert_answered_and_charged_once(stage, [*before, *after])
 
 
-async def test_a_cluster_gets_topics_of_one_copy_only_from_who_says_so(three_brokers: Cluster) -> None:
+async def test_a_cluster_gets_one_replica_only_if_set(three_brokers: Cluster) -> None:
     # the cluster may be choosing a controller for the broker that is gone: short timeouts would expire
     unsaid = own_settings(three_brokers.bootstrap_servers, replication_factor=None, **DEFAULTS)
     with pytest.raises(OneCopyError, match=r"\d brokers.*--production"):

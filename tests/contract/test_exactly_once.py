@@ -1,6 +1,6 @@
-"""With transactions, who reads committed sees each output once, whatever happens to workers.
+"""Transactions of workers: a reader of committed records sees each output once, despite failures.
 
-On Apache Kafka alone: after an aborted transaction the embedded broker hides what is committed (ADR 2).
+On Apache Kafka alone: after an aborted transaction the embedded broker hides committed records (ADR 2).
 """
 
 import asyncio
@@ -67,7 +67,7 @@ async def write_row(stage: Stage, producer: TransactionalProducer, offset: int) 
     )
 
 
-async def test_a_kill_in_the_middle_of_a_transaction_loses_nothing_and_nothing_is_seen_twice(
+async def test_a_kill_during_a_transaction_loses_and_repeats_no_record(
     stage: Stage,
 ) -> None:
     sent = requests("r", 400)
@@ -82,7 +82,7 @@ async def test_a_kill_in_the_middle_of_a_transaction_loses_nothing_and_nothing_i
     await assert_seen_once(stage, len(sent))
 
 
-async def test_a_worker_that_wakes_in_a_transaction_when_another_has_answered_writes_nothing(
+async def test_a_worker_that_wakes_in_a_replaced_transaction_writes_nothing(
     stage: Stage,
 ) -> None:
     sent = requests("r", 200)
@@ -101,7 +101,7 @@ async def test_a_worker_that_wakes_in_a_transaction_when_another_has_answered_wr
     await assert_seen_once(stage, len(sent) + len(later))
 
 
-async def test_who_comes_after_fences_who_was_before_and_waits_for_nothing_that_was_left_open(
+async def test_a_successor_fences_its_predecessor_and_its_open_transaction(
     stage: Stage,
 ) -> None:
     settings = stage.settings
@@ -143,7 +143,7 @@ async def test_a_transactional_id_that_the_broker_has_forgotten_costs_nothing() 
         async with staged(settings, "read_committed") as stage, worker_running(settings) as worker:
             await stage.send(*before)
             await stage.outputs.wait_for(lambda out: out.answered(ids(before)))
-            await asyncio.sleep(4)  # twice what the broker takes to forget
+            await asyncio.sleep(4)  # twice the time after which the broker expires the id
             await stage.send(*after)
             await stage.outputs.wait_for(lambda out: out.answered(ids(after)))
             assert await worker.stop() == 0

@@ -63,7 +63,7 @@ async def test_two_gateways_get_their_own_answers_from_the_topics(
 
 
 async def assert_answered_once(stage: Stage, first: Caller, second: Caller) -> None:
-    """A request whose call was given up gets its first answer from any gateway, and is charged once."""
+    """Require that a request with a cancelled call gets its first answer from any gateway, charged once."""
     answers = []
     for client in (second, first):
         again = await client.post("/v1/compose?decision=true", json=body(request_id="r1"))
@@ -89,7 +89,7 @@ async def assert_answered_once(stage: Stage, first: Caller, second: Caller) -> N
     assert without_run(new["decision"]) in [without_run(decision) for decision in outputs.decisions]
 
 
-async def test_an_answer_is_found_wherever_it_is_in_its_partition(bootstrap_servers: str) -> None:
+async def test_an_answer_is_found_at_any_offset_of_its_partition(bootstrap_servers: str) -> None:
     settings = own_settings(bootstrap_servers)
     async with staged(settings) as stage:
         topic = settings.composed_topic

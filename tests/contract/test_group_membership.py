@@ -1,4 +1,4 @@
-"""The membership of workers in their group: when it is lost, what a spare does, and what static names do.
+"""The membership of workers in their group: its loss, spare workers, and static members.
 
 On Apache Kafka alone: the embedded broker never expires a member.
 """
@@ -44,7 +44,7 @@ async def stage(kafka: str) -> AsyncIterator[Stage]:
 
 
 async def said(settings: Settings, path: str) -> tuple[int, str]:
-    """Return what the worker answers at a path; status 0: it does not listen yet."""
+    """Return the worker's response at a path; status 0 means that it does not listen yet."""
     with suppress(ClientConnectorError):
         async with (
             ClientSession(f"http://{settings.health_host}:{settings.health_port}") as http,
@@ -82,7 +82,7 @@ GroupCoordinator._do_heartbeat = beat
 """
 
 
-async def test_a_worker_whose_heartbeats_are_refused_ends_without_any_traffic(stage: Stage) -> None:
+async def test_a_worker_with_refused_heartbeats_ends_without_any_traffic(stage: Stage) -> None:
     async with worker_running(stage.settings, prelude=REFUSED) as worker:
         assert await worker.ended(stage.settings.session_timeout_s + END_S) == 1
     assert f"apportion: group_failed: this worker is not a member of the group {stage.settings.app_id}" in (
@@ -99,7 +99,7 @@ PartitionAssignor.on_assignment = on_assignment
 """
 
 
-async def test_a_worker_whose_client_fails_at_its_first_assignment_ends(stage: Stage) -> None:
+async def test_a_client_failure_at_the_first_assignment_ends_the_worker(stage: Stage) -> None:
     async with worker_running(stage.settings, until_ready=False, prelude=COORDINATION_FAILS) as worker:
         assert await worker.ended() == 1
     assert "apportion: group_failed: " in worker.log
@@ -133,7 +133,7 @@ async def test_a_worker_without_its_membership_is_not_ready_and_then_not_live(st
         assert worker.process.returncode is None
 
 
-async def test_of_two_workers_with_one_static_name_the_first_ends(kafka: str) -> None:
+async def test_the_first_of_two_workers_with_one_static_name_ends(kafka: str) -> None:
     sent = requests("r", 20)
     async with staged(own_settings(kafka, static_member="worker-0")) as stage:
         async with (

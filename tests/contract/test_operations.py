@@ -1,4 +1,4 @@
-"""A real worker tells how it is, and what it did."""
+"""Health and metrics of a real worker."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ async def finish(*_):
 
 EffectivelyOnceWriter.finish = finish
 """
-"""What a batch gives is never acknowledged, and nobody waits for it as long as he otherwise would."""
+"""Never acknowledge the outputs of a batch, and wait less for them."""
 
 
 @pytest_asyncio.fixture
@@ -52,7 +52,7 @@ async def told(http: ClientSession, path: str) -> tuple[int, str]:
 
 
 async def until(http: ClientSession, path: str, status: int) -> None:
-    """Ask until the worker answers so; before it listens, nobody does."""
+    """Ask until the worker answers with this status; it may not listen yet."""
     async with asyncio.timeout(DEADLINE_S):
         while True:
             with suppress(ClientConnectorError):
@@ -71,7 +71,7 @@ async def scraped(http: ClientSession) -> dict[tuple[str, ...], float]:
     return {(sample.name, *sorted(sample.labels.values())): sample.value for sample in samples}
 
 
-async def test_a_worker_tells_its_health_and_its_metrics(stage: Stage) -> None:
+async def test_a_worker_serves_its_health_and_its_metrics(stage: Stage) -> None:
     settings, sent = stage.settings, requests("r", 40)
     async with (
         worker_running(settings, until_ready=False) as worker,
@@ -83,7 +83,7 @@ async def test_a_worker_tells_its_health_and_its_metrics(stage: Stage) -> None:
         await stage.send(*sent)
         await stage.outputs.wait_for(lambda out: out.answered(ids(sent)))
         async with asyncio.timeout(DEADLINE_S):
-            while True:  # what is seen may not be durable yet
+            while True:  # visible records may not be durable yet
                 values = await scraped(http)
                 if values["apportion_events_total",] == len(sent):
                     break
@@ -96,7 +96,7 @@ async def test_a_worker_tells_its_health_and_its_metrics(stage: Stage) -> None:
     assert values["apportion_tokens_used_total",] == used
 
 
-async def test_a_worker_that_hangs_goes_on_running_and_tells_its_supervisor(stage: Stage) -> None:
+async def test_a_hanging_worker_keeps_running_and_reports_itself_unhealthy(stage: Stage) -> None:
     settings = stage.settings
     async with (
         worker_running(settings, prelude=HANGING) as worker,
@@ -137,11 +137,9 @@ async def test_a_prometheus_that_scrapes_a_worker_answers_every_expression_of_th
     async with worker_running(settings), ClientSession(scraping) as http, asyncio.timeout(DEADLINE_S):
         while unanswered:
             number += 1
-            new = candidate(
-                f"text-{number}", 20
-            )  # or no text is counted any more, and no share of nothing is told
+            new = candidate(f"text-{number}", 20)  # otherwise no text is counted, and the share has no value
             await stage.send(request(f"r{number}", candidates=[new]))
-            await asyncio.sleep(0.5)  # Prometheus tells nobody when it has scraped
+            await asyncio.sleep(0.5)  # Prometheus sends no event after a scrape
             with suppress(ClientConnectorError):
                 unanswered = [one for one in unanswered if not await answered(http, one)]
 

@@ -29,7 +29,7 @@ def other(settings: Settings, **changes: str) -> Settings:
     return Settings(**settings.model_dump() | {"app_id": "staging"} | changes)
 
 
-async def test_topics_are_whose_app_id_wrote_into_them_last(stage: Stage) -> None:
+async def test_topics_belong_to_the_app_id_that_wrote_last(stage: Stage) -> None:
     settings = stage.settings
     await require_own_outputs(settings)
     with pytest.raises(
@@ -49,7 +49,7 @@ async def test_one_shared_output_is_enough(stage: Stage, shared: str) -> None:
             await require_own_outputs(own)
 
 
-async def test_a_worker_beside_another_app_id_answers_nothing_and_says_what_to_set(stage: Stage) -> None:
+async def test_a_worker_with_another_app_id_refuses_and_names_the_setting(stage: Stage) -> None:
     beside = other(stage.settings, app_id=f"{stage.settings.app_id}-staging")
     async with staged(beside), worker_running(beside, until_ready=False) as worker:
         assert await worker.ended() == 1
@@ -58,7 +58,7 @@ async def test_a_worker_beside_another_app_id_answers_nothing_and_says_what_to_s
     assert len((await stage.outputs.wait_for_end()).decisions) == 2
 
 
-async def test_a_check_beside_another_app_id_says_so_before_a_changelog_is_made(stage: Stage) -> None:
+async def test_a_check_with_another_app_id_is_refused_before_a_changelog_exists(stage: Stage) -> None:
     beside = variables_of(other(stage.settings, app_id=f"{stage.settings.app_id}-staging"))
     checked = await asyncio.to_thread(lambda: process("topics", "check", stdin=b"", **beside))
     assert checked.exit_code == 1
@@ -66,7 +66,7 @@ async def test_a_check_beside_another_app_id_says_so_before_a_changelog_is_made(
     assert checked.err.startswith(f"apportion: outputs_shared: {stage.settings.composed_topic} (partition")
 
 
-async def test_with_a_prefix_the_outputs_are_others(bootstrap_servers: str) -> None:
+async def test_a_prefix_separates_the_outputs(bootstrap_servers: str) -> None:
     prefix = own_settings(bootstrap_servers).app_id
     arguments = ("--brokers", bootstrap_servers, "--topic-prefix", f"{prefix}.", "--app-id", prefix)
     small = ("--partitions", "1", "--replication-factor", "1")
@@ -76,7 +76,7 @@ async def test_with_a_prefix_the_outputs_are_others(bootstrap_servers: str) -> N
     assert process("topics", "check", *arguments, *small).exit_code == 0
 
 
-async def test_a_worker_with_another_installations_app_id_ends_and_that_one_goes_on(stage: Stage) -> None:
+async def test_a_second_installation_with_the_same_app_id_ends(stage: Stage) -> None:
     settings = stage.settings
     kinds = ("requests", "policies", "composed", "decisions", "dead_letters", "usage")
     own = {f"{kind}_topic": f"staging.{settings.app_id}-{kind}" for kind in kinds}

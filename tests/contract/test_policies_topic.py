@@ -1,4 +1,4 @@
-"""What a policy in the topic changes for the worker that runs, on every broker."""
+"""Effects of a policy in the topic on a running worker, on every broker."""
 
 import asyncio
 import base64
@@ -101,7 +101,7 @@ def _is_told_of(request_id: str, outputs: Outputs) -> bool:
     )
 
 
-async def test_a_published_policy_holds_without_a_restart_for_what_is_recorded_when_it_has_settled(
+async def test_a_published_policy_applies_after_its_settle_time_without_restart(
     stage: Stage,
 ) -> None:
     async with worker_running(stage.settings):
@@ -114,7 +114,7 @@ async def test_a_published_policy_holds_without_a_restart_for_what_is_recorded_w
     assert {letter["error"]["code"] for letter in stage.outputs.dead_letters} <= {"unknown_policy"}
 
 
-async def test_what_was_published_before_a_worker_started_is_read_before_it_answers(stage: Stage) -> None:
+async def test_a_worker_reads_earlier_policies_before_it_answers(stage: Stage) -> None:
     published_ms = await publish(stage, small())
     async with worker_running(stage.settings):
         await asked_until(stage, bool)
@@ -175,7 +175,7 @@ EffectivelyOnceWriter.send_rows = send_rows
 """
 
 
-async def test_a_policy_file_and_a_topic_that_change_between_two_workers_change_no_byte_of_what_comes_again(
+async def test_policy_changes_between_workers_change_no_repeated_byte(
     bootstrap_servers: str, tmp_path: Path
 ) -> None:
     settings = own_settings(bootstrap_servers, policies=tmp_path, policy_settle_s=3_600)
@@ -201,7 +201,7 @@ async def test_a_policy_file_and_a_topic_that_change_between_two_workers_change_
     assert "policies=small@1" in said
 
 
-async def test_workers_with_the_same_files_say_them_once(stage: Stage) -> None:
+async def test_workers_with_the_same_files_announce_them_once(stage: Stage) -> None:
     for _ in range(2):
         async with worker_running(stage.settings) as worker:
             assert await worker.stop() == 0
@@ -252,7 +252,7 @@ async def ask_for_ever(stage: Stage) -> None:
         await stage.send(request(f"r{number}"))
 
 
-async def test_a_policies_topic_of_more_partitions_is_told(bootstrap_servers: str) -> None:
+async def test_a_policies_topic_of_more_partitions_differs_from_its_plan(bootstrap_servers: str) -> None:
     settings = own_settings(bootstrap_servers)
     async with admin_client(settings) as admin:
         await admin.create_topics([NewTopic(settings.policies_topic, 2, 1)])
@@ -286,9 +286,7 @@ async def test_files_are_published_once_and_listed_with_when_they_count(stage: S
     assert [key for key, _ in await policy_records(settings)] == [b"small@1"]
 
 
-async def test_a_changed_version_is_not_published_nor_are_the_files_beside_it(
-    stage: Stage, tmp_path: Path
-) -> None:
+async def test_a_changed_version_prevents_the_whole_publication(stage: Stage, tmp_path: Path) -> None:
     await publish(stage, small())
     for name, version, name_of in (("new", "1", "new"), ("changed", "1", "small"), ("shipped", "1", "lanes")):
         text = GOOD.format(version, 3_000).replace("small", name_of)
@@ -318,7 +316,7 @@ async def test_a_good_version_that_a_refused_record_would_outlive_is_published_a
     assert statuses == ["published", "published"]
 
 
-async def test_a_topic_that_is_missing_is_told_and_not_made(bootstrap_servers: str, tmp_path: Path) -> None:
+async def test_a_missing_topic_is_reported_and_not_created(bootstrap_servers: str, tmp_path: Path) -> None:
     settings, file = own_settings(bootstrap_servers), tmp_path / "small.toml"
     file.write_text(GOOD.format(1, 2_000))
     for command in (("publish", file), ("list",)):

@@ -64,7 +64,7 @@ async def without_first_requests(settings: Settings, end_offset: int) -> None:
         await admin.delete_records(gone)
 
 
-async def test_a_snapshot_stands_for_the_events_before_it(stage: Stage, tmp_path: Path) -> None:
+async def test_a_snapshot_replaces_the_events_before_it(stage: Stage, tmp_path: Path) -> None:
     settings, file = stage.settings, tmp_path / "rows.jsonl"
     await stage.send(*[published(candidate("p", 30), f"s{number}") for number in range(8)])
     await stage.send_raw(b"default/s1", b"no json")
@@ -95,9 +95,7 @@ async def test_a_snapshot_stands_for_the_events_before_it(stage: Stage, tmp_path
     assert (wrong.exit_code, "invalid_snapshot" in wrong.err) == (2, True)
 
 
-async def test_what_retention_took_is_unverifiable_but_for_who_has_a_snapshot(
-    kafka: str, tmp_path: Path
-) -> None:
+async def test_expired_requests_are_unverifiable_without_a_snapshot(kafka: str, tmp_path: Path) -> None:
     async with staged(own_settings(kafka, partitions=1)) as stage:
         settings, file = stage.settings, tmp_path / "rows.jsonl"
         await answered(stage, "first", 16)
@@ -112,7 +110,7 @@ async def test_what_retention_took_is_unverifiable_but_for_who_has_a_snapshot(
         assert (await verified(settings, "--snapshot", file)).out == b"8 decisions verified, 0 differences\n"
 
 
-async def test_a_forged_log_is_told_by_partition_and_offset(kafka: str) -> None:
+async def test_a_forged_log_is_reported_by_partition_and_offset(kafka: str) -> None:
     other = own_settings(kafka, partitions=1)
     async with staged(own_settings(kafka, partitions=1)) as stage, staged(other):
         await answered(stage, "r", 6)
@@ -127,7 +125,7 @@ async def test_a_forged_log_is_told_by_partition_and_offset(kafka: str) -> None:
         assert whole == "4 decisions verified, 1 difference, 1 unverifiable (no_decision 1)"
 
 
-async def test_what_cannot_be_read_is_named_and_nothing_is_made(kafka: str, tmp_path: Path) -> None:
+async def test_unreadable_topics_are_named_and_not_created(kafka: str, tmp_path: Path) -> None:
     settings = own_settings(kafka)
     missing = await verified(settings)
     assert (missing.exit_code, missing.err.split(":")[1]) == (1, " topic_missing")
@@ -139,7 +137,7 @@ async def test_what_cannot_be_read_is_named_and_nothing_is_made(kafka: str, tmp_
         assert (away.exit_code, away.err.split(":")[1]) == (1, " broker_unreachable")
 
 
-async def test_partitions_side_by_side_give_what_they_give_one_after_another(
+async def test_parallel_partitions_give_the_same_result_as_sequential_ones(
     kafka: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with staged(own_settings(kafka)) as stage:
@@ -162,7 +160,7 @@ def recomposed(settings: Settings) -> VerificationSummary:
 
 
 def replayed_here(settings: Settings) -> tuple[dict[str, DecisionDifference], Sum]:
-    """Replay in this process, or from it; partitions side by side tell their decisions in any order."""
+    """Replay in this process or its children; parallel partitions report decisions in any order."""
     with run.open_run(settings, RecordSelection()) as opened:
         told = list(opened.replay(WhatIf(Change(budget_tokens=0)), lambda _: None))
         return {
@@ -170,7 +168,7 @@ def replayed_here(settings: Settings) -> tuple[dict[str, DecisionDifference], Su
         }, opened.sum
 
 
-async def test_a_share_is_verified_beside_the_stream(kafka: str) -> None:
+async def test_a_share_is_verified_during_the_stream(kafka: str) -> None:
     async with staged(own_settings(kafka, verify_share=1.0)) as stage:
         sent = requests("r", 40)
         await stage.send(*sent)
@@ -182,7 +180,7 @@ async def test_a_share_is_verified_beside_the_stream(kafka: str) -> None:
             assert "failed=0" in told
 
 
-async def test_a_report_is_made_of_what_the_topics_had_in_a_time(stage: Stage, tmp_path: Path) -> None:
+async def test_a_report_covers_the_records_of_a_time_range(stage: Stage, tmp_path: Path) -> None:
     settings, page = stage.settings, tmp_path / "page.html"
     await stage.send_raw(b"default/s1", b"no json")
     await answered(stage, "r", 12)
@@ -202,7 +200,7 @@ async def test_a_report_is_made_of_what_the_topics_had_in_a_time(stage: Stage, t
     assert (before.exit_code, before.err.split(":")[1]) == (1, " no_decisions")
 
 
-async def test_a_range_is_asked_about_by_offsets_or_time(kafka: str) -> None:
+async def test_a_range_is_given_by_offsets_or_time(kafka: str) -> None:
     async with staged(own_settings(kafka, partitions=1)) as stage:
         await answered(stage, "r", 12)
         settings = stage.settings

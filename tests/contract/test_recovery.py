@@ -58,7 +58,7 @@ async def told(*arguments):
 
 table_recovery.recover = told
 """
-"""Tells when partitions are assigned, and leaves time to take the broker away."""
+"""Log the assignment of partitions, and leave time to stop the broker."""
 LOOKING = """
 import sys
 from apportion.shell.stream.state import topic_identity as same_requests
@@ -72,7 +72,7 @@ async def told(watch):
 same_requests.RequestsWatch.look = told
 same_requests._LOOK_S = 0.2
 """
-"""Looks often whether the topic is the same, and tells when it has seen something of it."""
+"""Check the identity of the topic often, and log the partitions with seen records."""
 KEY = b"default/s"
 
 
@@ -169,7 +169,7 @@ async def test_rows_come_back_exactly_from_among_tombstones_aborted_transactions
     assert {key: rows.row(key) for key in rows.values} == expected
 
 
-async def test_recovery_goes_on_behind_what_it_has_read(stage: Stage) -> None:
+async def test_recovery_continues_after_its_last_read_offset(stage: Stage) -> None:
     async with writing(stage.settings) as producer:
         await requests_there(stage, 3)
         await write(producer, stage.settings, row(KEY, 1, 1))
@@ -181,8 +181,8 @@ async def test_recovery_goes_on_behind_what_it_has_read(stage: Stage) -> None:
     assert (before, rows.changelog_offset) == (1, 2)
 
 
-async def test_however_often_a_reading_is_cut_short_nothing_is_held_of_what_it_fetched(stage: Stage) -> None:
-    """As when partitions move again and again: what the client has fetched, and nobody took, holds itself."""
+async def test_cancelled_recoveries_release_their_fetched_data(stage: Stage) -> None:
+    """As with frequent rebalances: data fetched by the client and never taken is in a reference cycle."""
     settings, held = stage.settings, list[int]()
     async with writing(settings) as producer:
         await write(producer, settings, *(row(b"default/%d" % number, 1, 1) for number in range(2_000)))
@@ -216,8 +216,8 @@ async def test_rows_are_read_from_outside_up_to_an_offset(stage: Stage) -> None:
         assert replace(found, artifacts=()) == expected
 
 
-async def test_an_end_that_is_not_reached_is_an_error_and_nobody_waits_for_ever(stage: Stage) -> None:
-    """An open transaction holds back what is committed behind it, for as long as it likes."""
+async def test_an_unreached_end_is_an_error_after_a_timeout(stage: Stage) -> None:
+    """An open transaction holds back the records committed after it, without a time limit."""
     settings = stage.settings.model_copy(update={"recovery_timeout_s": STALLED_S})
     async with (
         writing(settings, transactional_id=settings.app_id) as transactional,
@@ -233,7 +233,7 @@ async def test_an_end_that_is_not_reached_is_an_error_and_nobody_waits_for_ever(
     assert (await recovered(settings)).row(KEY) == Row(2, session(2))
 
 
-async def test_a_worker_whose_sessions_cannot_be_read_ends(stage: Stage) -> None:
+async def test_unreadable_sessions_end_the_worker(stage: Stage) -> None:
     settings = stage.settings.model_copy(update={"recovery_timeout_s": STALLED_S})
     async with writing(settings, transactional_id=settings.app_id) as transactional:
         await transactional.begin_transaction()
@@ -245,8 +245,8 @@ async def test_a_worker_whose_sessions_cannot_be_read_ends(stage: Stage) -> None
         assert await worker.stop() == 0
 
 
-async def test_a_worker_whose_brokers_fall_silent_while_it_takes_partitions_over_ends() -> None:
-    """Leaders of the changelog and the group's coordinator alike; Faust by itself would wait for ever."""
+async def test_silent_brokers_during_a_takeover_end_the_worker() -> None:
+    """Both changelog leaders and the group's coordinator are silent; Faust alone would wait for ever."""
     DOCKER.require()
     port = free_port()
     with container(port) as broker:
@@ -274,7 +274,7 @@ async def test_a_newer_versions_row_is_named_with_both_versions(stage: Stage) ->
         await recovered(stage.settings)
 
 
-async def test_a_changelog_that_was_made_anew_stops_the_worker_unless_sessions_may_start_afresh(
+async def test_a_recreated_changelog_stops_the_worker_unless_sessions_may_restart(
     stage: Stage,
 ) -> None:
     await answered(stage, "before")
@@ -292,7 +292,7 @@ async def test_a_changelog_that_was_made_anew_stops_the_worker_unless_sessions_m
         assert await worker.stop() == 0
 
 
-async def test_a_requests_topic_that_was_made_anew_stops_the_worker(stage: Stage) -> None:
+async def test_a_recreated_requests_topic_stops_the_worker(stage: Stage) -> None:
     """Also where it has more records by now than the old one had."""
     await answered(stage, "before")
     await delete(stage.settings, stage.settings.requests_topic)
@@ -302,7 +302,7 @@ async def test_a_requests_topic_that_was_made_anew_stops_the_worker(stage: Stage
         await ended_with(worker, "topic_replaced")
 
 
-async def test_a_requests_topic_that_is_made_anew_while_a_worker_runs_ends_it(stage: Stage) -> None:
+async def test_a_requests_topic_recreated_during_a_run_ends_the_worker(stage: Stage) -> None:
     """Also where it does not fetch meanwhile, and finds more records there than the old one had."""
     topic, before = stage.settings.requests_topic, requests("before", 40)
     await stage.send(*before)
@@ -342,7 +342,7 @@ async def test_a_commit_of_another_client_that_passes_over_requests_stops_the_wo
     assert not stage.outputs.answered(ids(lost))
 
 
-async def test_requests_that_retention_took_after_they_were_answered_stop_nobody(stage: Stage) -> None:
+async def test_expired_requests_that_were_answered_stop_no_worker(stage: Stage) -> None:
     await answered(stage, "before")
     places = [TopicPartition(stage.settings.requests_topic, number) for number in range(4)]
     async with admin_client(stage.settings) as admin:
@@ -350,7 +350,7 @@ async def test_requests_that_retention_took_after_they_were_answered_stop_nobody
     await answered(stage, "after", 8)
 
 
-async def test_sessions_that_are_over_go_by_committed_time_and_late_events_find_nothing(kafka: str) -> None:
+async def test_sessions_expire_by_committed_time_and_late_events_find_none(kafka: str) -> None:
     settings = own_settings(kafka, partitions=1, max_lateness_s=7200, dead_letter_share_max=1.0)
     async with staged(settings) as stage:
 

@@ -1,4 +1,4 @@
-"""TLS and logins, against an Apache Kafka whose only way in asks for both."""
+"""TLS and logins, against an Apache Kafka with one listener that requires both."""
 
 import base64
 import json
@@ -97,12 +97,12 @@ import base64, json, time
 claims = json.dumps({{"sub": "ours", "iat": time.time() - 1, "exp": time.time() + 600}}).encode()
 print("{encoded({"alg": "none"})}." + base64.urlsafe_b64encode(claims).rstrip(b"=").decode() + ".")
 """
-"""Prints a token that nobody signed, which a broker takes that is told of no authority."""
+"""Print an unsigned token, accepted by a broker that is configured without an authority."""
 
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-async def test_a_worker_answers_over_tls_as_one_who_logged_in(secured: Secured, mechanism: str) -> None:
+async def test_a_worker_answers_over_tls_after_its_login(secured: Secured, mechanism: str) -> None:
     settings = secured.settings(mechanism, partitions=2)
     async with staged(settings) as stage, worker_running(settings) as worker:
         await stage.send(request("1"), request("2", "other"))
@@ -126,7 +126,7 @@ async def test_a_worker_answers_over_tls_as_one_who_logged_in(secured: Secured, 
         ),
     ],
 )
-def test_who_is_not_let_in_is_told_why_and_what_to_set(
+def test_a_refused_login_is_explained_with_the_setting(
     secured: Secured, mechanism: str, changes: dict[str, Any], told: str
 ) -> None:
     files = {
@@ -142,7 +142,7 @@ def test_who_is_not_let_in_is_told_why_and_what_to_set(
     ("protocol", "login"),
     [("SSL", {}), ("SASL_PLAINTEXT", {"sasl_mechanism": "PLAIN", "sasl_username": "ours"})],
 )
-def test_a_listener_without_tls_or_login_is_told_as_one(
+def test_a_listener_without_tls_or_login_is_named(
     kafka: str, tmp_path: Path, protocol: str, login: dict[str, Any]
 ) -> None:
     (tmp_path / "password").write_text(PASSWORD)

@@ -30,7 +30,7 @@ WAVE = 40
 
 
 async def publish(settings: Settings, held: Held, wave: int) -> None:
-    """Publish decisions, dead letters, usage and no JSON, and note what the topics hold."""
+    """Publish decisions, dead letters, usage and invalid JSON, and note the records of the topics."""
     topics = dict.fromkeys(DEAD_LETTERS, settings.dead_letters_topic) | {USAGE: settings.usage_topic}
     async with AIOKafkaProducer(**connection_arguments(settings)) as producer:
         for number, value in enumerate([*RECORDED[wave * WAVE :][:WAVE], b"no JSON", *DEAD_LETTERS, USAGE]):
@@ -42,7 +42,7 @@ async def publish(settings: Settings, held: Held, wave: int) -> None:
 
 @asynccontextmanager
 async def sinking(settings: Settings, tables: Path, *flags: str) -> AsyncIterator[Process]:
-    """Run `apportion sink`, with a batch for whatever was read at once."""
+    """Run `apportion sink`, with one batch for each read."""
     process = await asyncio.create_subprocess_exec(
         *command("sink", "--tables", tables, "--sink-roll-s", "0.001", *flags),
         env=environment(**variables_of(settings)),
@@ -67,7 +67,9 @@ def names(tables: Path) -> int:
     return sum(1 for _ in tables.glob("_batches/*/*/*.json"))
 
 
-async def test_topics_stand_in_the_tables_and_once_is_enough(bootstrap_servers: str, tmp_path: Path) -> None:
+async def test_topics_are_written_to_tables_and_once_ends_at_the_end(
+    bootstrap_servers: str, tmp_path: Path
+) -> None:
     settings = own_settings(bootstrap_servers)
     await create_topics(settings)
     held: Held = {}
@@ -95,7 +97,7 @@ async def test_sinks_that_are_killed_lose_and_double_nothing(kafka: str, tmp_pat
     assert_holds(Store(str(tmp_path)), held)
 
 
-async def test_a_topic_that_was_made_anew_is_written_from_its_beginning_beside_the_old_rows(
+async def test_a_recreated_topic_is_written_from_its_start_next_to_old_rows(
     kafka: str, tmp_path: Path
 ) -> None:
     """While the new topic is shorter than the rows of the old one, and once it is longer."""

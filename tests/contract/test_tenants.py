@@ -24,9 +24,7 @@ Pipeline.composed = killed
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("guarantee", Guarantee)
-async def test_ten_times_as_many_events_of_another_do_not_stand_before_a_tenants_own(
-    kafka: str, guarantee: Guarantee
-) -> None:
+async def test_a_noisy_tenant_does_not_delay_another_tenant(kafka: str, guarantee: Guarantee) -> None:
     settings = own_settings(kafka, partitions=1, guarantee=guarantee, tenant_batch_share=0.25)
     noisy = [request(f"n{number}", f"s{number % 20}", tenant="noisy") for number in range(NOISY)]
     quiet = [request(f"q{number}", f"s{number % 5}", tenant="quiet") for number in range(QUIET)]

@@ -1,4 +1,4 @@
-"""Topics that are deleted, made anew or replaced under processes that use them."""
+"""Topics deleted, recreated or replaced while processes use them."""
 
 import asyncio
 
@@ -48,7 +48,7 @@ async def test_a_deleted_topic_ends_worker_and_gateway_and_no_client_makes_it(bo
     assert not await exists(settings, topic)
 
 
-async def test_a_topic_that_was_made_anew_has_another_id(kafka: str) -> None:
+async def test_a_recreated_topic_has_another_id(kafka: str) -> None:
     settings = own_settings(kafka)
     await create_topics(settings)
     watch = TopicsWatch(settings, [settings.usage_topic])

@@ -1,4 +1,4 @@
-"""What `topics create` and `check` promise on every broker, embedded or real."""
+"""The commands `topics create` and `check` on every broker, embedded or real."""
 
 import asyncio
 import uuid
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.asyncio
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """Builds settings whose topics are this test's own."""
+    """A factory of settings with topics of this test only."""
 
     bootstrap_servers: str
     prefix: str
@@ -71,7 +71,7 @@ async def test_creating_makes_every_topic_of_the_plan(named: Named) -> None:
     assert await names_of(settings) == {topic.name for topic in plan_topics(settings)}
 
 
-async def test_three_copies_on_one_broker_are_one_line(named: Named) -> None:
+async def test_three_replicas_on_one_broker_are_a_one_line_error(named: Named) -> None:
     settings = named()
     given = (
         "--brokers",
@@ -90,7 +90,7 @@ async def test_three_copies_on_one_broker_are_one_line(named: Named) -> None:
     assert await names_of(settings) == set()
 
 
-async def test_what_was_created_stands_to_its_plan(named: Named) -> None:
+async def test_created_topics_match_their_plan(named: Named) -> None:
     settings = named(partitions=3)
     await create_topics(settings)
     reports = await check_topics(settings)
@@ -104,14 +104,14 @@ async def test_creating_again_finds_everything_there(named: Named) -> None:
     assert {report.status for report in await create_topics(settings)} == {TopicStatus.EXISTS}
 
 
-async def test_of_those_who_create_at_once_nobody_is_refused(named: Named) -> None:
+async def test_concurrent_creation_succeeds_for_every_client(named: Named) -> None:
     settings = named()
     reports = await asyncio.gather(*(create_topics(settings) for _ in range(3)))
     by_topic = [[report.status for report in of_topic] for of_topic in zip(*reports, strict=True)]
     assert all(sorted(statuses) == ["created", "exists", "exists"] for statuses in by_topic)
 
 
-async def test_checking_tells_what_is_missing_and_makes_nothing(named: Named) -> None:
+async def test_checking_names_missing_topics_and_creates_none(named: Named) -> None:
     settings = named()
     for _ in range(2):
         reports = await check_topics(settings)
@@ -121,7 +121,7 @@ async def test_checking_tells_what_is_missing_and_makes_nothing(named: Named) ->
         require_ready(reports)
 
 
-async def test_creating_makes_only_what_is_missing(named: Named) -> None:
+async def test_creation_adds_only_missing_topics(named: Named) -> None:
     settings = named()
     await create(settings, plan_topics(settings)[0])
     statuses = [report.status for report in await create_topics(settings)]
@@ -140,7 +140,7 @@ async def test_a_worker_needs_no_topic_of_usage(named: Named) -> None:
 
 
 @pytest.mark.parametrize("report_topics", [create_topics, check_topics])
-async def test_another_partition_count_is_told_and_left_alone(
+async def test_another_partition_count_is_reported_and_kept(
     named: Named, report_topics: Callable[[Settings], Awaitable[tuple[TopicReport, ...]]]
 ) -> None:
     await create_topics(named(partitions=2))
@@ -153,7 +153,7 @@ async def test_another_partition_count_is_told_and_left_alone(
         require_ready(reports)
 
 
-async def test_another_config_is_told(named: Named) -> None:
+async def test_another_config_is_reported(named: Named) -> None:
     settings = named()
     requests = plan_topics(settings)[0]
     configs = (("cleanup.policy", "compact"), *requests.configs[1:])
@@ -163,7 +163,7 @@ async def test_another_config_is_told(named: Named) -> None:
     assert report.differences == (TopicDifference("cleanup.policy", "delete", "compact"),)
 
 
-async def test_another_replication_factor_is_told(named: Named) -> None:
+async def test_another_replication_factor_is_reported(named: Named) -> None:
     await create_topics(named())
     [report, *_] = await check_topics(named(replication_factor=2))
     assert report.status is TopicStatus.DIFFERS
@@ -184,7 +184,7 @@ async def test_more_copies_than_planned_are_fine_and_fewer_in_sync_are_not(
         assert [str(difference) for difference in report.differences] == told
 
 
-async def test_a_topic_that_allows_more_than_planned_is_fine_and_one_that_allows_less_is_not(
+async def test_a_topic_may_allow_more_than_planned_but_not_less(
     named: Named,
 ) -> None:
     """Longer times, larger records, and any compression: a client reads them all."""

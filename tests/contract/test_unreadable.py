@@ -61,7 +61,7 @@ def value(name: str) -> bytes:
 
 
 def in_one_batch(*names: str, codec: int = 0) -> bytes:
-    """Return requests in one batch; those whose name begins with bad have a header name that is not UTF-8."""
+    """Return requests in one batch; names beginning with bad get a header name that is not UTF-8."""
     return raw_batch(
         [
             raw_record(delta, KEY, value(name), [(b"\xff\xfe", b"x")] if name.startswith("bad") else [])
@@ -71,7 +71,7 @@ def in_one_batch(*names: str, codec: int = 0) -> bytes:
     )
 
 
-async def test_requests_around_records_that_cannot_be_read_are_answered_and_each_of_those_is_a_dead_letter(
+async def test_unreadable_records_become_dead_letters_and_requests_are_answered(
     stage: Stage,
 ) -> None:
     settings, place = stage.settings, home(stage.settings)
@@ -107,7 +107,7 @@ async def test_a_worker_that_starts_behind_an_unreadable_record_makes_no_second_
     damaged = raw_batch([], codec=ZSTD, body=b"no zstd", count=3, last_delta=2)
     try:
         await produce(client, topic, home(settings), damaged)
-    except KafkaError:  # Apache Kafka looks into what is compressed
+    except KafkaError:  # Apache Kafka validates compressed batches
         await produce(client, topic, home(settings), bomb(64 << 20))
     async with worker_running(settings) as worker:
         await stage.outputs.wait_for(lambda out: len(out.dead_letters) == 1)

@@ -1,4 +1,4 @@
-"""What the running worker promises on every broker: an answer a request, a dead letter a bad event."""
+"""The running worker on every broker: one answer for each request, one dead letter for each bad event."""
 
 import base64
 import json
@@ -104,7 +104,7 @@ async def test_a_published_artifact_answers_with_nothing_and_shows_in_the_next_d
 
 
 class Bad(NamedTuple):
-    """A record that is no event of its session, and what is wrong with it."""
+    """A record that is no event of its session, and its error."""
 
     value: bytes | None
     code: ErrorCode
@@ -214,10 +214,10 @@ class NotTakenError(Exception):
 
 
 async def test_requests_of_aborted_transactions_are_neither_answered_nor_charged(kafka: str) -> None:
-    """Seen on Apache Kafka alone.
+    """Run on Apache Kafka alone.
 
-    The embedded broker lists an aborted transaction in every answer, also when its marker lies before what is
-    fetched. A client never comes to the marker then, and takes all that its producer commits for aborted.
+    The embedded broker lists an aborted transaction in every answer, even if its marker is before the fetched
+    offsets. A client then never reads the marker, and treats later commits of that producer as aborted.
     """
     settings = own_settings(kafka)
     partition = partition_of(b"default/s", settings.partitioner, settings.partitions)
@@ -283,7 +283,7 @@ def has_dead_letters(count: int) -> Callable[[Outputs], bool]:
     return lambda out: len(out.dead_letters) >= count
 
 
-async def test_a_producer_that_invents_tenants_stops_nobody_nor_a_worker_that_starts_again(
+async def test_invented_tenants_stop_neither_a_worker_nor_its_restart(
     bootstrap_servers: str,
 ) -> None:
     settings = own_settings(bootstrap_servers, dead_letter_window=10, dead_letter_share_max=0.5)
@@ -299,7 +299,7 @@ async def test_a_producer_that_invents_tenants_stops_nobody_nor_a_worker_that_st
                 assert await worker.stop() == 0, worker.log
 
 
-async def test_one_bad_producer_stops_nobody(bootstrap_servers: str) -> None:
+async def test_one_bad_producer_stops_no_worker(bootstrap_servers: str) -> None:
     settings = own_settings(bootstrap_servers, dead_letter_window=20)
     good = [request(f"good-{number}", f"s{number}", tenant=f"t{number % 5}") for number in range(20)]
     wrong = {"candidates": [candidate("c", lane="no")], "tenant": "acme"}

@@ -1,7 +1,7 @@
-"""How the worker starts, stops, shares its work and comes back: nothing is lost, and nothing charged twice.
+"""Start, stop, rebalance and return of workers: no event is lost or charged twice.
 
-What needs a second member in a group is seen on Apache Kafka alone: the embedded broker neither lets go of a
-killed member, nor lets a member commit while another joins.
+Tests with a second group member run on Apache Kafka alone. The embedded broker neither removes a killed
+member, nor lets a member commit while another joins.
 """
 
 import asyncio
@@ -182,7 +182,7 @@ async def test_an_event_that_cannot_be_dealt_with_stops_the_worker_and_is_not_co
     assert row["seen_offset"] == 2
 
 
-async def test_an_event_that_has_ended_workers_is_set_aside_only_where_that_is_wanted(kafka: str) -> None:
+async def test_an_event_that_ends_workers_is_skipped_only_if_set(kafka: str) -> None:
     sent = [request(name) for name in ("before", "fault", "after")]
     async with staged(own_settings(kafka)) as stage:
         await stage.send(*sent)
@@ -217,9 +217,7 @@ place.compose = compose
 
 
 @pytest.mark.parametrize("guarantee", Guarantee)
-async def test_an_event_that_kills_workers_is_set_aside_and_no_other(
-    kafka: str, guarantee: Guarantee
-) -> None:
+async def test_only_the_killing_event_is_skipped(kafka: str, guarantee: Guarantee) -> None:
     sent = [request(name) for name in ("before", "fault", "after")]
     own = own_settings(kafka, partitions=1, event_failures_max=1, guarantee=guarantee)
     async with staged(own, "read_committed") as stage:
@@ -243,8 +241,8 @@ place.MemberThread.committed_with_metadata = committed_with_metadata
 """
 
 
-async def test_partitions_that_do_not_come_to_flow_end_the_worker_and_are_another_ones(kafka: str) -> None:
-    """It is in the group and sends heartbeats, and what it must know to begin is never told."""
+async def test_partitions_that_never_flow_end_the_worker_and_move_to_another(kafka: str) -> None:
+    """The worker is in the group and sends heartbeats, but never learns its committed offsets."""
     sent = requests("r", 20)
     async with staged(own_settings(kafka, recovery_timeout_s=2.0)) as stage:
         await stage.send(*sent)
@@ -293,7 +291,7 @@ async def test_a_static_member_that_comes_back_in_time_moves_no_partition(kafka:
         await assert_answered_and_charged_once(stage, sent + again)
 
 
-async def test_missing_topics_are_told_and_not_made(bootstrap_servers: str) -> None:
+async def test_missing_topics_are_reported_and_not_created(bootstrap_servers: str) -> None:
     settings = own_settings(bootstrap_servers)
     async with worker_running(settings, until_ready=False) as worker:
         assert await worker.ended() == 1

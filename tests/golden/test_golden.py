@@ -1,7 +1,7 @@
-"""What must never change by accident: a fixed repository's workload, composed, byte for byte.
+"""Golden answers for a fixed repository's workload, compared byte for byte.
 
-When it has to change, the engine version changes with it: run `python tests/golden/test_golden.py`, and read
-the difference before committing it.
+An intended change needs a new engine version: run `python tests/golden/test_golden.py`, and read the
+difference before committing it.
 """
 
 import shutil
@@ -20,7 +20,7 @@ FILES = ("events.jsonl", "composed.jsonl", "decisions.jsonl")
 
 
 def make(folder: Path, hash_seed: str) -> None:
-    """Write the workload of the repository, and what it is composed to, into a folder."""
+    """Write the workload of the repository, and its answers, into a folder."""
     repository = folder / "repository.git"
     git = shutil.which("git")
     assert git is not None

@@ -1,7 +1,7 @@
 """Digests of policies: the built-in ones, and all of `policies/`. Decisions name policies by them.
 
 A digest must not change with Python, pydantic or the order of keys in a file. A changed policy gets a new
-version, and `python tests/golden/test_golden_digests.py` writes `digests.json` anew.
+version, and `python tests/golden/test_golden_digests.py` rewrites `digests.json`.
 """
 
 import json

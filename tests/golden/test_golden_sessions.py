@@ -1,6 +1,6 @@
-"""What must never change by accident: sessions of every strategy, answered and refused, byte for byte.
+"""Golden sessions of every strategy, answered and refused, compared byte for byte.
 
-README.md says what each session shows, and how the files are written anew.
+README.md describes each session, and how to rewrite the files.
 """
 
 import json
@@ -32,11 +32,11 @@ OF_SESSION = {
     "facts": {"APPORTION_POLICIES": str(HERE / "sessions" / "facts" / "policies")},
     "refusals": {"APPORTION_EVENT_MAX_BYTES": "4000", "APPORTION_CANDIDATES_MAX": "20"},
 }
-"""Policies of its own, as a refusal names all policies; small bounds, so that what passes is small too."""
+"""Separate policies, because a refusal names all policies; small bounds, for small oversized events."""
 
 
 def make(name: str, folder: Path, hash_seed: str) -> None:
-    """Write what a session's events are answered with into a folder."""
+    """Write the answers to a session's events into a folder."""
     composed, decisions, dead_letters = (folder / each for each in MADE)
     done = process(
         *("compose", HERE / "sessions" / name / "events.jsonl"),
@@ -65,7 +65,7 @@ def lines(name: str, session: str = "*") -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def test_every_strategy_counter_status_fidelity_and_reason_stands_in_the_files() -> None:
+def test_the_files_have_every_strategy_counter_status_fidelity_and_reason() -> None:
     composed, decisions = list(lines("composed")), list(lines("decisions"))
     entries = [entry for decision in decisions for entry in decision.get("candidates", ())]
     assert {message["policy"]["strategy"] for message in composed} == set(STRATEGIES)
@@ -79,7 +79,7 @@ def test_every_strategy_counter_status_fidelity_and_reason_stands_in_the_files()
     assert any("shortfall" in group for decision in decisions for group in decision.get("groups", ()))
 
 
-def test_every_way_to_shrink_stands_in_the_files_under_every_sort_of_counter() -> None:
+def test_the_files_have_every_shrink_strategy_under_both_sorts_of_counter() -> None:
     asked = {
         (event["request_id"], candidate["id"]): candidate.get("shrink") or SHRINK_BY_KIND[candidate["kind"]]
         for event in lines("events", "shrinking")
@@ -96,7 +96,7 @@ def test_every_way_to_shrink_stands_in_the_files_under_every_sort_of_counter() -
         assert shrunk == set(ShrinkStrategy) - {"never"}
 
 
-def test_every_error_that_the_command_can_tell_stands_in_the_files() -> None:
+def test_the_files_have_every_error_code_of_the_command() -> None:
     of_topics = {
         *("wrong_key", "wrong_partition", "too_late", "in_future"),
         *("invalid_policy", "policy_changed", "event_failed", "unreadable_record"),
@@ -121,7 +121,7 @@ def test_every_decision_and_dead_letter_of_a_session_is_verified(name: str) -> N
     assert summary["dead_letters"] == len(letters.read_bytes().splitlines())
 
 
-def test_the_readme_says_what_each_session_shows() -> None:
+def test_the_readme_describes_each_session() -> None:
     readme = (HERE / "README.md").read_text(encoding="utf-8")
     assert [name for name in SESSIONS if f"| `{name}` |" not in readme] == []
 

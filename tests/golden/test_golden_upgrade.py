@@ -36,7 +36,7 @@ RECORDED = json.loads((HERE / "recorded.json").read_text(encoding="utf-8"))
 
 
 def upgraded() -> dict[str, list[Any]]:
-    """Return what this version makes of the new events behind the changelog of 0.4.0."""
+    """Return this version's results for the new events, with the changelog of 0.4.0."""
     return answer(RECORDED["before"]["changelog"], NEW, len(BEFORE))
 
 
@@ -89,7 +89,7 @@ def by_0_4_0(folder: Path, records: list[Any], lines: list[Any], first_offset: i
 
 
 def record(folder: Path) -> None:
-    """Write what the version in a folder does."""
+    """Write the results of the version in a folder."""
     before = by_0_4_0(folder, [], BEFORE, 0)
     changelog = answer(before["changelog"], NEW, len(BEFORE))["changelog"]
     recorded = {

@@ -1,7 +1,7 @@
-"""ClickHouse, within this process: the tables and views of deploy/clickhouse, and what they make of records.
+"""The tables and views of deploy/clickhouse, run by ClickHouse within this process.
 
-Here its Kafka engine has no threads that feed views: records are handed to the views by tables that have the
-queues' columns. Of the queues it is shown that the engine takes their settings. A server was not run.
+Its Kafka engine has no threads here, so tables with the queues' columns give the records to the views. For
+the queues, the tests show that the engine accepts their settings. They run no server.
 """
 
 import json
@@ -22,7 +22,7 @@ FILES = DEPLOY / "clickhouse"
 DECISIONS = "context-decisions"
 DEAD_LETTERS = "context-dead-letters"
 NO_THREADS = "Shutdown was called"
-"""What is said here where the engine would begin to consume: all that stands in the statement was taken."""
+"""The error in place of consuming: the engine has accepted the whole statement."""
 RECORDED_MS = 1_772_366_400_123
 FEED = """CREATE TABLE apportion.{name}_feed
 (value String, _topic LowCardinality(String), _partition UInt64, _offset UInt64,
@@ -66,7 +66,7 @@ class ClickHouse:
 
 
 def fed(name: str, topic: str, values: list[bytes]) -> str:
-    """Return what hands records to the views, as the queue of that name does."""
+    """Return a statement that gives records to the views, like the queue of that name."""
     rows = ",".join(
         f"({_quoted(value)}, '{topic}', 0, {offset}, toDateTime64({RECORDED_MS / 1000}, 3))"
         for offset, value in enumerate(values)
@@ -81,7 +81,7 @@ def _quoted(value: bytes) -> str:
 
 @pytest.fixture(scope="module")
 def clickhouse() -> Iterator[ClickHouse]:
-    """A database with all tables, whose views were handed records, decisions twice."""
+    """A database with all tables; its views were given records, decisions twice."""
     with chdb.session.Session() as session:
         made = ClickHouse(session)
         for sql in statements(FILES / "1-tables.sql"):
@@ -135,7 +135,7 @@ def _plain(name: str, value: Any) -> Any:
         (Table.DEAD_LETTERS, DEAD_LETTERS, LETTERS),
     ],
 )
-def test_the_columns_are_those_of_the_sink(
+def test_the_columns_equal_the_columns_of_the_sink(
     clickhouse: ClickHouse, table: Table, topic: str, values: list[bytes]
 ) -> None:
     found = clickhouse.rows(f"SELECT * FROM apportion.{table} FINAL")  # noqa: S608 - our own names
@@ -145,7 +145,7 @@ def test_the_columns_are_those_of_the_sink(
     assert comparable(found, found[0]) == comparable(expected, found[0])
 
 
-def test_what_came_twice_counts_once(clickhouse: ClickHouse) -> None:
+def test_duplicated_records_count_once(clickhouse: ClickHouse) -> None:
     decisions = [json.loads(each) for each in SENT]
     assert clickhouse.count("decisions") == 2 * len(SENT)
     assert clickhouse.count("decisions FINAL") == len(SENT)
@@ -160,7 +160,7 @@ def test_the_queries_of_the_page_run(clickhouse: ClickHouse) -> None:
     assert {share["policy_name"] for share in shares} >= {"lanes"}
 
 
-def test_what_is_no_decision_of_this_version_has_its_place_and_stops_nothing(clickhouse: ClickHouse) -> None:
+def test_unreadable_records_keep_their_place_and_stop_nothing(clickhouse: ClickHouse) -> None:
     found = clickhouse.rows("SELECT topic, offset, value_bytes FROM apportion.unreadable ORDER BY offset")
     assert [(finding["offset"] - len(SENT), finding["value_bytes"]) for finding in found] == [
         (number, len(value)) for number, value in enumerate(OTHER)

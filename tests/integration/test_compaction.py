@@ -1,4 +1,4 @@
-"""Transcripts compacted round after round, at a fifth of their size: what survives, and what is stale."""
+"""Repeated compaction of transcripts to a fifth of their size: surviving facts and stale facts."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -35,6 +35,6 @@ def test_rules_and_facts_survive_and_no_stale_value_does(name: str) -> None:
     assert semantic["distinct_pair_rate"] == 1
 
 
-def test_it_is_the_subject_that_keeps_stale_values_out() -> None:
+def test_subjects_keep_stale_values_out() -> None:
     _, semantic = figures(partial(LanesCompactor, with_subjects=False))
     assert semantic["conflicts"]["stale"] > 0

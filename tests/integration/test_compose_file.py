@@ -34,7 +34,7 @@ with open("/opt/apportion/share/apportion.cdx.json") as file:
     components = json.load(file)["components"]
 print(json.dumps([[named(one.name) for one in distributions()], [named(one["name"]) for one in components]]))
 """
-"""Prints what is installed in the image, and what its list (CycloneDX) has."""
+"""Print the packages installed in the image, and the packages of its list (CycloneDX)."""
 REQUEST: dict[str, Any] = {
     "type": "context-request",
     "request_id": "1",
@@ -72,13 +72,13 @@ class Stack(msgspec.Struct, frozen=True):
         return Path(self.environment["APPORTION_FINGERPRINT_SECRET_FILE"])
 
     def compose(self, *arguments: str) -> str:
-        """Run a compose command and return what it prints."""
+        """Run a compose command and return its output."""
         done = self.ended(*arguments)
         assert done.returncode == 0, done.stdout
         return done.stdout
 
     def ended(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run a compose command, whatever becomes of it."""
+        """Run a compose command, which may fail."""
         return subprocess.run(  # noqa: S603 - the command is the test runner's own
             [*COMPOSE, "--project-name", self.project, *arguments],
             cwd=FOLDER,
@@ -121,7 +121,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 @pytest.fixture(scope="module")
 def composed(stack: Stack) -> dict[str, Any]:
-    """Return what comes back for a request that is sent from this machine."""
+    """Return the answer to a request sent from this machine."""
     sent = subprocess.run(  # noqa: S603 - our own command
         [sys.executable, "-m", "apportion", "send", "--wait", "--brokers", stack.brokers],
         input=json.dumps(REQUEST),
@@ -150,7 +150,7 @@ def test_the_worker_is_not_root(stack: Stack) -> None:
     assert stack.compose("exec", "-T", "worker", "id", "-u").strip() == "10001"
 
 
-def test_the_image_lists_what_it_installs_and_cannot_install_or_compile_more(stack: Stack) -> None:
+def test_the_image_lists_its_packages_and_has_no_installer_or_compiler(stack: Stack) -> None:
     python = stack.compose("exec", "-T", "worker", "python", "-c", LISTED)
     installed, listed = json.loads(python)
     assert set(installed) - set(listed) == {"apportion"}
@@ -162,7 +162,7 @@ def test_the_image_lists_what_it_installs_and_cannot_install_or_compile_more(sta
 
 
 @pytest.mark.usefixtures("composed")
-def test_docker_asks_the_worker_for_its_health(stack: Stack) -> None:
+def test_docker_checks_the_health_of_the_worker(stack: Stack) -> None:
     stack.compose("exec", "-T", "worker", "apportion", "health")
     image = json.loads(stack.compose("config", "--format", "json"))["services"]["worker"]["image"]
     inspected = subprocess.run(  # noqa: S603 - our own image
@@ -176,7 +176,7 @@ def test_docker_asks_the_worker_for_its_health(stack: Stack) -> None:
 
 
 @pytest.mark.usefixtures("composed")
-def test_the_gateway_is_healthy_and_answers_who_has_the_token(stack: Stack) -> None:
+def test_the_gateway_is_healthy_and_answers_the_holder_of_a_token(stack: Stack) -> None:
     stack.compose("up", "--detach", "--wait", "gateway")
     token = tomllib.loads(stack.tokens.read_text())["local"]["token"]
     call = urllib.request.Request(  # noqa: S310 - our own gateway
@@ -189,13 +189,13 @@ def test_the_gateway_is_healthy_and_answers_who_has_the_token(stack: Stack) -> N
 
 
 @pytest.mark.usefixtures("composed")
-def test_a_worker_that_has_answered_stops_when_it_is_told_to(stack: Stack) -> None:
+def test_a_worker_that_has_answered_stops_on_request(stack: Stack) -> None:
     stack.compose("stop", "worker")
     state = json.loads(stack.compose("ps", "--all", "--format", "json", "worker"))
     assert state["ExitCode"] == 0
 
 
-def test_up_fails_where_the_secret_cannot_be_read_and_the_logs_say_why(stack: Stack, tmp_path: Path) -> None:
+def test_up_fails_with_an_unreadable_secret_and_logs_the_reason(stack: Stack, tmp_path: Path) -> None:
     assert stack.secret.exists(), "the image is built"
     unreadable = stack_of("unreadable", tmp_path / "fingerprint")
     unreadable.secret.write_text("a secret of the superuser alone")

@@ -1,4 +1,4 @@
-"""The demo, as its user sees it: it tells its story, ends by itself, and leaves nothing but the page."""
+"""The demo, as its user sees it: its output, its end, and the page as its only file."""
 
 import os
 import re
@@ -26,19 +26,19 @@ VARYING = (
     (r"─+$", "─"),
     (r"(█|░)(.*?) +\d+$", r"\1\2 MS"),
 )
-"""What another machine, or a killed worker, makes otherwise: places, processes, times and sizes."""
+"""Parts that vary with the machine or a killed worker: places, processes, times and sizes."""
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder for temporary files, in which nothing may be left; the demo is started beside it."""
+    """A folder for temporary files, which must be empty at the end; the demo starts in its parent."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     return temporary
 
 
 def start(folder: Path, *arguments: str, **variables: str) -> AbstractContextManager["subprocess.Popen[str]"]:
-    """Start the demo beside a folder for its temporary files, in a pipe, until the block ends."""
+    """Start the demo in the parent of its temporary folder, in a pipe, until the block ends."""
     return started(
         command("demo", *arguments),
         cwd=folder.parent,
@@ -51,7 +51,7 @@ def start(folder: Path, *arguments: str, **variables: str) -> AbstractContextMan
 
 
 def masked(text: str) -> list[str]:
-    """Return lines without what may vary."""
+    """Return lines with their varying parts masked."""
     lines = [line.rstrip() for line in text.splitlines()]
     for pattern, instead in VARYING:
         lines = [re.sub(pattern, instead, line) for line in lines]
@@ -96,7 +96,7 @@ def run(folder: Path, *arguments: str, **variables: str) -> tuple[int, str]:
 
 
 def read_until(demo: subprocess.Popen[str], part: str) -> list[str]:
-    """Return what is shown up to the first line that has this part, that line included."""
+    """Return the output up to the first line with this part, that line included."""
     assert demo.stdout is not None
     lines: list[str] = []
     for line in demo.stdout:
@@ -106,7 +106,7 @@ def read_until(demo: subprocess.Popen[str], part: str) -> list[str]:
     raise AssertionError("".join(lines))
 
 
-def test_it_tells_what_the_readme_says_whatever_settings_lie_about_and_leaves_only_the_page(
+def test_it_prints_the_readmes_output_and_leaves_only_the_page(
     folder: Path,
 ) -> None:
     (folder.parent / "apportion.toml").write_text('partitions = 8\nfingerprint_secret_file = "missing"\n')
@@ -136,7 +136,7 @@ def test_ctrl_c_and_a_crash_leave_no_process_and_no_file(folder: Path, how: sign
     assert not list(folder.iterdir())
 
 
-def test_it_sums_up_before_it_stays_and_ends_well_with_ctrl_c(folder: Path) -> None:
+def test_it_prints_its_summary_before_waiting_and_ends_on_ctrl_c(folder: Path) -> None:
     with start(folder, "--requests", "1", "--keep") as demo:
         shown = read_until(demo, "apportion send --brokers 127.0.0.1:")
         assert any("1 decision verified" in line or "decisions verified" in line for line in shown)
@@ -144,7 +144,7 @@ def test_it_sums_up_before_it_stays_and_ends_well_with_ctrl_c(folder: Path) -> N
         assert ended(demo) == (0, "Stopped.\n")
 
 
-def test_dead_letters_are_told_in_full_and_are_exit_code_3(
+def test_dead_letters_are_shown_in_full_and_give_exit_code_3(
     folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     policies = tmp_path_factory.mktemp("policies")
@@ -160,7 +160,7 @@ def test_dead_letters_are_told_in_full_and_are_exit_code_3(
     assert "apportion: dead_letters: 3 events were refused" in shown
 
 
-def test_a_worker_that_dies_is_told_at_once(folder: Path) -> None:
+def test_a_dead_worker_is_reported_at_once(folder: Path) -> None:
     with start(folder, "--requests", "300") as demo:
         read_until(demo, "/8,000")
         for worker in descendants(demo.pid):
@@ -173,7 +173,7 @@ def test_a_worker_that_dies_is_told_at_once(folder: Path) -> None:
 
 
 @pytest.mark.asyncio
-async def test_a_worker_that_cannot_start_says_why_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_worker_that_cannot_start_prints_only_the_reason(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(WorkerEndedError) as caught:
         async with worker_process({"partitions": "0"}):
             pass
@@ -193,7 +193,7 @@ async def test_a_worker_that_cannot_start_says_why_and_nothing_else(caplog: pyte
         (("--report", "missing/page.html"), 2, "--report"),
     ],
 )
-def test_what_is_wrong_is_told_before_anything_starts(
+def test_wrong_arguments_are_refused_before_the_start(
     arguments: tuple[str, ...], exit_code: int, told: str, folder: Path
 ) -> None:
     found, shown = run(folder, *arguments)

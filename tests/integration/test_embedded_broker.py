@@ -78,7 +78,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process does anything yet: the first process may take its time to bury an orphan."""
+    """Return whether a process still runs; the init process may reap an orphan late."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -93,7 +93,7 @@ def is_running(pid: int) -> bool:
 
 
 def broker_pid(folder: Path) -> int:
-    """Return the process of the broker in a folder; it writes its control file anew now and then."""
+    """Return the process of the broker in a folder; it rewrites its control file now and then."""
     controls: list[str] = []
 
     def written() -> bool:
@@ -109,7 +109,7 @@ def broker_pid(folder: Path) -> int:
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of temporary files, for this process and those that it starts."""
+    """The folder of temporary files, for this process and its children."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
@@ -178,7 +178,7 @@ async def list_topics(bootstrap_servers: str) -> set[str]:
 
 
 @pytest.mark.asyncio
-async def test_what_is_produced_is_consumed(broker: EmbeddedBroker) -> None:
+async def test_produced_records_are_consumed(broker: EmbeddedBroker) -> None:
     stamps = {"max_message_bytes": "4194304", "message_timestamp_type": "LogAppendTime"}
     await create_topic(broker.bootstrap_servers, "requests", **stamps)
     value, headers = os.urandom(LARGE_EVENT_BYTES), (("ce_type", b"context-request"),)
@@ -276,7 +276,7 @@ def test_a_ctrl_c_leaves_it_to_its_parent(parent: Parent, temporary: Path) -> No
     assert not any(temporary.iterdir())
 
 
-def test_the_watchdog_ends_it_when_it_is_told_to(broker: EmbeddedBroker, temporary: Path) -> None:
+def test_the_watchdog_ends_the_broker_on_sigterm(broker: EmbeddedBroker, temporary: Path) -> None:
     pid = broker_pid(temporary)
     broker.watchdog.terminate()
     assert broker.watchdog.wait(DEADLINE_S) == 0
@@ -337,7 +337,7 @@ time.sleep(60)
     assert not any(temporary.iterdir())
 
 
-def test_a_program_that_says_nothing_is_given_up(program: Callable[[str], Path], temporary: Path) -> None:
+def test_a_silent_program_is_given_up(program: Callable[[str], Path], temporary: Path) -> None:
     program("#!/bin/sh\nexec sleep 60\n")
     expected = pytest.raises(BrokerNotStartedError, match=r"did not answer within 0.1 s")
     with expected, embedded_broker(ready_timeout_s=0.1):

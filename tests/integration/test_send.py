@@ -41,7 +41,7 @@ def event(name: str, **changes: Any) -> bytes:
     return json.dumps(raw).encode() + b"\n"
 
 
-def test_what_comes_back_is_printed_and_dead_letters_are_told(brokers: str) -> None:
+def test_answers_are_printed_and_dead_letters_reported(brokers: str) -> None:
     lines = [event("first"), event("bad", surprise=1), b"\n", event("second")]
     done = process("send", "--wait", "--brokers", brokers, stdin=b"".join(lines))
     texts = [json.loads(line)["text"] for line in done.out.splitlines()]
@@ -51,7 +51,7 @@ def test_what_comes_back_is_printed_and_dead_letters_are_told(brokers: str) -> N
     assert "$.surprise" in done.err
 
 
-def test_without_waiting_it_tells_how_many_were_sent(brokers: str, tmp_path: Path) -> None:
+def test_without_waiting_it_reports_the_number_of_sent_events(brokers: str, tmp_path: Path) -> None:
     file = tmp_path / "events.jsonl"
     file.write_bytes(event("third") + event("fourth"))
     done = process("send", "--brokers", brokers, file)

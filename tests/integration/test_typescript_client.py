@@ -37,7 +37,7 @@ COMPOSED = Scripted(200, b'{"status":"composed"}')
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The client as JavaScript, with the page's example, beside the tools that built it."""
+    """The client as JavaScript, with the page's example and its build tools."""
     NODE.require()
     folder = tmp_path_factory.mktemp("typescript")
     for file in CLIENT.iterdir():
@@ -67,12 +67,12 @@ def called(built: Path, url: str, options: dict[str, Any], *calls: list[Any]) ->
     return map(json.loads, done.stdout.splitlines())
 
 
-def test_the_types_are_those_of_the_schemas(built: Path) -> None:
+def test_the_types_match_the_schemas(built: Path) -> None:
     made = ran("node", "generate.mjs", str(ROOT / "schemas"), folder=built)
     assert made.stdout == (CLIENT / "types.ts").read_text("utf-8")
 
 
-def test_it_speaks_with_a_gateway(built: Path) -> None:
+def test_the_client_works_with_a_gateway(built: Path) -> None:
     artifact = {"session_id": "s1", "source": "tests", "artifact": candidate("b", 5)}
     with running() as (_, url):
         published, first, second, shaped, retracted, dots, refused, own_id = called(
@@ -99,7 +99,7 @@ def test_it_speaks_with_a_gateway(built: Path) -> None:
     assert len(own_id["value"]["request_id"]) == 36
 
 
-def test_a_call_without_an_answer_is_repeated_as_it_was(built: Path) -> None:
+def test_a_call_without_an_answer_is_repeated_unchanged(built: Path) -> None:
     failures = [Scripted(503, BUSY), Scripted(504, BUSY), Scripted(429, BUSY, {"Retry-After": "0"})]
     failures += [Scripted(502, b"<html>"), Scripted(None)]
     with scripted_server(*failures, COMPOSED) as server:
@@ -135,7 +135,7 @@ def test_failures_are_errors(built: Path) -> None:
     assert "TypeError: give the URL of a gateway" in ran("node", "calls.js", *arguments, folder=built).stderr
 
 
-def test_the_example_of_the_page_prints_what_it_shows(built: Path) -> None:
+def test_the_example_of_the_page_prints_the_shown_output(built: Path) -> None:
     with running() as (_, url):
         script = (built / "example.js").read_text().replace("http://localhost:8080", url)
         (built / "example.js").write_text(script)

@@ -28,7 +28,7 @@ counters = st.sampled_from(list(CounterName))
     ),
     counters,
 )
-def test_a_text_counts_what_it_counts_whatever_was_counted_before(
+def test_a_count_does_not_depend_on_earlier_counts(
     text: str, asked: list[tuple[str, float, float, str]], name: CounterName
 ) -> None:
     alike, counter = Alike(COUNTERS[name]), COUNTERS[name]
@@ -53,7 +53,7 @@ def test_a_bisection_counts_little_more_than_the_longest_text_once(stands: str) 
     assert sum(map(len, counting.texts)) < 1.2 * len("".join(lines))
 
 
-def test_a_text_without_a_seam_is_reckoned_near_its_count_only_where_that_is_asked_for() -> None:
+def test_a_text_without_a_seam_is_estimated_only_on_request() -> None:
     counter, text = COUNTERS["o200k_base"], "=-0" * 30_000
     exact, reckoning = Alike(counter), Alike(counter, reckons=True)
     for start in (50_000, 20_000, 0, 70_000, 70_001):
@@ -63,7 +63,7 @@ def test_a_text_without_a_seam_is_reckoned_near_its_count_only_where_that_is_ask
 
 
 @pytest.mark.parametrize("text", ["word " * 20_000, "/usr/bin\n" * 10_000, "x" * 16_000 + " word" * 9_000])
-def test_a_text_with_seams_in_sight_counts_what_it_counts_though_it_may_be_reckoned(text: str) -> None:
+def test_the_estimate_of_a_text_with_seams_equals_its_count(text: str) -> None:
     counter = COUNTERS["o200k_base"]
     alike = Alike(counter, reckons=True)
     for start in (40_000, 10_001, 0, 50_007):

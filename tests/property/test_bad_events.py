@@ -1,6 +1,6 @@
-"""Whatever comes as an event is answered, taken in, or refused with one code and its place: nothing else.
+"""Arbitrary events: each is answered, stored, or refused with one code and its place.
 
-The good events are the examples of the schemas; what is wrong with them stands anywhere, and may be no JSON.
+The good events are the examples of the schemas. Defects are at any place, and may be invalid JSON.
 """
 
 import json
@@ -82,9 +82,9 @@ def written(document: Any) -> str:
 
 
 def is_place(pointer: str, document: Any) -> bool:
-    """Tell whether a pointer, without its `$`, names something there, or a field that an object lacks.
+    """Return whether a pointer, without its `$`, names a part of the document, or an absent field.
 
-    An index into an object counts its members: so a member is told whose name says too much.
+    An index into an object counts its members. Refusals use it for members with private names.
     """
     if not pointer:
         return True
@@ -100,7 +100,7 @@ def is_place(pointer: str, document: Any) -> bool:
 
 
 def refusal(value: bytes, composer: Composer) -> EventError | None:
-    """Return why an event is refused, if it is; whatever else is raised is a fault of ours."""
+    """Return the refusal of an event, if any; every other exception is a bug."""
     try:
         _, outcome = composer.handle(decode(value, Bounds()), EMPTY)
     except EventError as error:

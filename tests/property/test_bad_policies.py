@@ -1,4 +1,4 @@
-"""Whatever a policy file holds is a policy that composes, or refused with keys and reasons: nothing else."""
+"""Arbitrary policy files: each is a policy that composes, or is refused with keys and reasons."""
 
 import json
 import tomllib

@@ -1,6 +1,6 @@
-"""No request costs more than its size: what is counted grows no faster than n log n in the event's bytes.
+"""The bounded work of a request: counted characters grow at most as n log n in the event's bytes.
 
-Hypothesis searches for the dearest inputs; those that were once dear stand as cases of their own.
+Hypothesis searches for the most expensive inputs; inputs that were once expensive are separate cases.
 """
 
 import json
@@ -26,7 +26,7 @@ from apportion.engine.policies import builtin_policies
 
 SETTINGS = settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 TIMES = 5
-"""How often n log n characters may be counted: each piece, its ends and its forms, and the whole."""
+"""The allowed multiple of n log n counted characters: each piece, its ends and forms, and the whole."""
 
 counters = st.sampled_from([CounterName.CHARS4, CounterName.O200K_BASE, CounterName.CL100K_BASE])
 repeated = st.builds(
@@ -69,7 +69,7 @@ def policy_of(strategy: str, counter: str, **changes: Any) -> Policy:
 def composed(
     policy: Policy, counter: TokenCounter | None = None, **fields: Any
 ) -> tuple[Answered, Tally, int]:
-    """Compose a request; return the outcome, what was counted, and the event's bytes."""
+    """Compose a request; return the outcome, the tally of counting, and the event's bytes."""
     raw = {"type": "context-request", "request_id": "r", "session_id": "s", "requested_at": NOW, **fields}
     event = json.dumps(raw, ensure_ascii=False, separators=(",", ":")).encode()
     request = decode(event, Bounds())
@@ -80,7 +80,7 @@ def composed(
 
 
 def check(policy: Policy, pieces: int, **fields: Any) -> Answered:
-    """Compose; hold what was counted to the event's bytes, and to how many pieces it has."""
+    """Compose; bound the counted characters by the event's bytes and its number of pieces."""
     outcome, tally, size = composed(policy, **fields)
     if currently_in_test_context():
         target(tally.characters / (size * log2(size)), label="characters")
@@ -213,7 +213,7 @@ def seamless(strategy: str, limit: int) -> tuple[Policy, dict[str, Any]]:
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
 @pytest.mark.parametrize(("counter", "used_share"), [(COUNTERS["o200k_base"], 0.97), (Growing(), 0.8)])
 @pytest.mark.parametrize("strategy", ["lanes", "conversation", "layers"])
-def test_a_text_without_a_seam_is_counted_a_few_times_and_what_stands_of_it_exactly(
+def test_a_text_without_seams_is_counted_few_times_and_exactly(
     strategy: str, counter: TokenCounter, used_share: float, share: float
 ) -> None:
     limit = int(share * counter.count(SEAMLESS))

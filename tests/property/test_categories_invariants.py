@@ -162,7 +162,7 @@ def test_reckoning_by_parts_chooses_as_counting_every_text_does(
 @SETTINGS
 @given(contents, st.integers(0, 10_000), policies())
 @example("", 0, parse_policy({"name": "n", "version": "1", "strategy": "categories"}))
-def test_neither_content_nor_path_stands_in_a_decision(content: str, number: int, policy: Policy) -> None:
+def test_a_decision_has_neither_content_nor_path(content: str, number: int, policy: Policy) -> None:
     private = (f"content-{number}-of-it", f"file-{number}.py", f"name-{number}", f"reason-{number}")
     one = {
         "path": f"src/{private[1]}",

@@ -95,7 +95,7 @@ def changed(draw: st.DrawFn, history: list[Message]) -> list[Message]:
 
 @dataclass
 class Chat:
-    """A session's row, and what the model keeps of it."""
+    """A session's row, and the model's state of it."""
 
     row: Session = EMPTY
     left: Kept | None = None
@@ -155,7 +155,7 @@ def check_what_repeats(chat: Chat, outcome: Answered) -> None:
     max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 @given(st.data(), policies())
-def test_every_turn_is_what_the_rules_say(data: st.DataObject, versions: list[Policy]) -> None:
+def test_every_turn_follows_the_rules(data: st.DataObject, versions: list[Policy]) -> None:
     chat, history, at = Chat(), list[Message](), NOW
     prompt = data.draw(texts)
     for number in range(data.draw(st.integers(2, 9))):

@@ -53,7 +53,7 @@ def test_the_ceiling_holds(
 
 @SETTINGS
 @given(histories, messages | texts, texts, policies())
-def test_every_message_is_accounted_for_once_and_stands_as_it_came(
+def test_every_message_is_recorded_once_and_sent_unchanged(
     history: list[dict[str, Any]], new: Any, prompt: str, policy: ConversationPolicy
 ) -> None:
     chat = {"system_prompt": prompt, "messages": history, "new_message": new}
@@ -79,7 +79,7 @@ def test_every_message_is_accounted_for_once_and_stands_as_it_came(
 
 @SETTINGS
 @given(histories, texts, policies())
-def test_the_history_is_contiguous_but_for_what_is_unsuitable(
+def test_the_history_is_contiguous_except_for_unsuitable_messages(
     history: list[dict[str, Any]], new: str, policy: ConversationPolicy
 ) -> None:
     outcome = answer(asked(conversation={"messages": history, "new_message": new}), policy)
@@ -91,7 +91,7 @@ def test_the_history_is_contiguous_but_for_what_is_unsuitable(
 
 @SETTINGS
 @given(histories, texts, policies())
-def test_every_call_that_stands_has_its_result_and_every_result_its_call(
+def test_every_sent_call_has_its_result_and_every_result_its_call(
     history: list[dict[str, Any]], new: str, policy: ConversationPolicy
 ) -> None:
     outcome = answer(asked(conversation={"messages": history, "new_message": new}), policy)
@@ -105,7 +105,7 @@ def test_every_call_that_stands_has_its_result_and_every_result_its_call(
 
 @SETTINGS
 @given(histories, messages | texts, texts, policies(), st.sampled_from([None, 0]))
-def test_no_content_stands_in_a_decision_and_it_is_the_same_every_time(
+def test_a_decision_has_no_content_and_is_reproducible(
     history: list[dict[str, Any]], new: Any, prompt: str, policy: ConversationPolicy, budget: int | None
 ) -> None:
     def marked(message: Any) -> Any:

@@ -17,7 +17,7 @@ COUNTER = COUNTERS["chars4"]
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(histories, messages | texts, texts, policies())
-def test_it_does_what_trying_everything_does(
+def test_the_answer_equals_an_exhaustive_search(
     history: list[dict[str, Any]], new: Any, prompt: str, policy: ConversationPolicy
 ) -> None:
     outcome = answer(

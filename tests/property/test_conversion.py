@@ -1,4 +1,4 @@
-"""Whatever a record says, its rows say: with what it leaves out filled in, and nothing else."""
+"""Rows of arbitrary records: equal values, with defaults for absent fields."""
 
 import json
 from typing import Any
@@ -66,7 +66,7 @@ DECISIONS = st.builds(
 
 
 def candidate_row(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return what an entry's row has of its own."""
+    """Return the columns that belong to the entry alone."""
     row = dict.fromkeys(OWN) | entry
     row.pop("of_a_later_version", None)
     row |= {f"redundant_{name}": value for name, value in row.pop("redundant", {}).items()}
@@ -89,7 +89,7 @@ def group_row(group: dict[str, Any]) -> dict[str, Any]:
 
 @settings(deadline=None)
 @given(st.lists(DECISIONS, max_size=4))
-def test_random_records_stand_in_the_tables_as_they_are(records: list[dict[str, Any]]) -> None:
+def test_random_records_are_in_the_tables_unchanged(records: list[dict[str, Any]]) -> None:
     values = [json.dumps(record).encode() for record in records]
     offsets = range(len(values))
     tables = convert(

@@ -1,4 +1,4 @@
-"""Fitting of any chat: the ceiling, what stands, the pairs of calls and results, and the same bytes."""
+"""Fitting of arbitrary chats: the limit, sent messages, pairs of calls and results, and equal bytes."""
 
 from datetime import UTC, datetime
 from itertools import chain
@@ -37,7 +37,7 @@ _words = st.builds(
 
 
 def _with_words(called: list[Message], block: Message) -> list[Message]:
-    """Return a round of a tool whose result has a text of the user behind it."""
+    """Return a tool round with a result that is followed by a text of the user."""
     call, result = called
     return [call, {**result, "content": [*result["content"], block]}]
 
@@ -77,7 +77,7 @@ def counted(fitting: Fitted, *, is_anthropic: bool) -> list[Message]:
 
 @given(chats | anthropic_chats, limits, artifacts)
 @settings(deadline=None)
-def test_what_is_sent_is_within_the_limit_and_whole(
+def test_sent_messages_are_within_the_limit_and_whole(
     chat: Any, limit_tokens: int, given_artifacts: Any
 ) -> None:
     fitting = fitted(chat, limit_tokens, given_artifacts, LocalSessions(), 0)
@@ -102,7 +102,7 @@ def test_what_is_sent_is_within_the_limit_and_whole(
 
 @given(st.lists(chats, min_size=1, max_size=5), limits, artifacts)
 @settings(deadline=None)
-def test_the_same_turns_give_the_same_bytes_whether_rows_are_kept_here_or_elsewhere(
+def test_the_same_turns_give_the_same_bytes_with_any_store_of_rows(
     turns: list[list[Message]], limit_tokens: int, given_artifacts: Any
 ) -> None:
     here, rows = LocalSessions(), dict[str, bytes]()
@@ -120,9 +120,7 @@ def test_the_same_turns_give_the_same_bytes_whether_rows_are_kept_here_or_elsewh
 
 @given(st.lists(rounds, min_size=1, max_size=12), st.integers(60, 300))
 @settings(deadline=None)
-def test_ids_stay_those_of_the_messages_while_a_chat_grows(
-    turns: list[list[Message]], limit_tokens: int
-) -> None:
+def test_messages_keep_their_ids_while_a_chat_grows(turns: list[list[Message]], limit_tokens: int) -> None:
     sessions = LocalSessions()
     chat: list[Message] = [{"role": "system", "content": "Be brief."}]
     for turn, added in enumerate(turns):
@@ -141,7 +139,7 @@ def test_ids_stay_those_of_the_messages_while_a_chat_grows(
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), chats), min_size=2, max_size=6), limits)
 @settings(deadline=None, max_examples=50)
-def test_the_held_beginning_is_what_is_sent_again(
+def test_the_held_prefix_is_the_repeated_part(
     turns: list[tuple[int, int, list[Message]]], limit_tokens: int
 ) -> None:
     sessions, chat, before = LocalSessions(), list[Message](), list[Message]()

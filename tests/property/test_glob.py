@@ -1,4 +1,4 @@
-"""Globs against the definition: a component is matched alone, `**` stands for any number of them."""
+"""Globs against the definition: components match one by one, and `**` matches any number of them."""
 
 import re
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from apportion.core.events import Constraint, Match, MatchType
 
 CLASSES = ["[ab]", "[!a]", "[a-c]", "[!a-b]", "[]a]", "[!]]", "[a-]", "[--a]", "[!--a]", "[!-a]", "[a-b-z]"]
 BACKWARDS = ["[z-a]", "[!z-a]", "[z-a!b]", "[z-a!]", "[z-a!-b]", "[bz-a^]"]
-"""`fnmatch` leaves a range out that runs backwards, then looks at what is left."""
+"""`fnmatch` drops a reversed range and matches the rest of the pattern."""
 components = st.sampled_from(["**", "*", "a", "b", "a*", "*b", "?", "]", "ab", "*a*b*"]) | st.lists(
     st.sampled_from(["a", "b", "?", "é", "!", "-", "^", "*a", *CLASSES, *BACKWARDS]), min_size=1, max_size=4
 ).map("".join)
@@ -54,7 +54,7 @@ def constraints(texts: list[str]) -> list[ConstraintList]:
 
 @settings(max_examples=300)
 @given(patterns, paths)
-def test_globs_mean_what_their_definition_says(globs: list[list[str]], asked: list[list[str]]) -> None:
+def test_globs_match_by_their_definition(globs: list[list[str]], asked: list[list[str]]) -> None:
     found = globs_of(["/".join(pattern) for pattern in globs]).match(Paths("/".join(path) for path in asked))
     meant = {
         "/".join(path): [index for index, pattern in enumerate(globs) if means(pattern, path)]
@@ -125,7 +125,7 @@ def test_990_patterns_on_7000_paths_are_within_the_bound() -> None:
     assert lists[0].count().matched == 990
 
 
-def test_what_paths_begin_with_in_common_is_read_once() -> None:
+def test_common_prefixes_of_paths_are_read_once() -> None:
     assert Paths(["src/core/a", "src/core/b", "src/core/a", "src/c"]).characters == len("src/core/a/b/c/")
 
 
@@ -137,6 +137,6 @@ def test_patterns_and_paths_that_are_too_long_together_are_refused() -> None:
         match_paths(constraints(texts), asked)
 
 
-def test_many_stars_in_one_component_mean_what_they_say() -> None:
+def test_many_stars_in_one_component_match_exactly() -> None:
     found = globs_of(["*a" * 42 + "b", "*a" * 42]).match(Paths(["a" * 4_000, "a" * 41]))
     assert found.first == {"a" * 4_000: 1}

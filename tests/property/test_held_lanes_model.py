@@ -19,7 +19,7 @@ limits = st.sampled_from([30, 60, 60, 60, TOTAL]) | st.integers(1, 120)
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data(), tables(), sources(), st.sampled_from(sorted(COUNTS)))
-def test_every_turn_is_what_the_rules_say(
+def test_every_turn_follows_the_rules(
     data: st.DataObject, table: dict[str, Any], given_ones: list[dict[str, Any]], counter: str
 ) -> None:
     versions = [lanes_policy(counter=counter, budget_tokens=TOTAL, version=each, **table) for each in "12"]

@@ -1,7 +1,7 @@
-"""Sessions under `[prefix]`, event by event, against the slow and simple rules and what must always hold.
+"""Sessions under `[prefix]`, event by event, against the slow and simple rules and the invariants.
 
-Limits, pins, exclusions and policies change from turn to turn; artifacts are published, expire and are taken
-back; events come late; sessions start afresh.
+Limits, pins, exclusions and policies change from turn to turn. Artifacts are published, expire and are
+retracted. Events come late, and sessions restart.
 """
 
 from datetime import datetime, timedelta
@@ -81,7 +81,7 @@ class HeldTurns(RuleBasedStateMachine):
         self.texts: dict[str, str] = {}
 
     def meet(self) -> None:
-        """Start afresh where the session has expired."""
+        """Restart the model if the session has expired."""
         if self.times and self.now >= max(self.times) + timedelta(seconds=IDLE_S):
             self.times, self.pool, self.left, self.texts = [], {}, {}, {}
 
@@ -150,7 +150,7 @@ class HeldTurns(RuleBasedStateMachine):
                 self.texts[name] = outcome.composed.text or ""
 
     def check_text(self, name: str, outcome: Answered, model: HeldModel) -> None:
-        """Hold a text to what must always be so, whatever the rules find."""
+        """Check the invariants of a text, independent of the rules."""
         composed, prefix = outcome.composed, outcome.decision.prefix
         assert composed.text
         assert prefix

@@ -1,4 +1,4 @@
-"""What holds where the text of lanes has to give way, whatever the counter: one that jumps among them."""
+"""Invariants of a lanes text over its limit, with every counter, including a jumping one."""
 
 from collections.abc import Callable
 from typing import Any
@@ -32,7 +32,7 @@ def is_protected(entry: Entry) -> bool:
 
 
 def in_shrinking_order(outcome: Answered, table: dict[str, Any]) -> list[Entry]:
-    """Return what was selected before the text had to fit, the first to go first."""
+    """Return the candidates selected before fitting, in the order of their removal."""
     rendered = [
         entry
         for entry in outcome.decision.candidates
@@ -42,7 +42,7 @@ def in_shrinking_order(outcome: Answered, table: dict[str, Any]) -> list[Entry]:
 
 
 def smallest(one: dict[str, Any], table: dict[str, Any], count: Callable[[str], int]) -> int:
-    """Return what the smallest form of a candidate costs as it is rendered."""
+    """Return the cost of the smallest rendered form of a candidate."""
     template = table.get("render", {}).get("template", "{content}")
 
     def rendered(form: str) -> int:
@@ -66,7 +66,7 @@ def fitted(
 
 @SETTINGS
 @given(candidates(), st.fixed_dictionaries(limits), tables(), counting)
-def test_the_count_of_what_is_emitted_never_passes_the_limit(
+def test_the_count_of_the_output_never_passes_the_limit(
     candidates: list[dict[str, Any]],
     asked: dict[str, Any],
     table: dict[str, Any],
@@ -83,7 +83,7 @@ def test_the_count_of_what_is_emitted_never_passes_the_limit(
 
 @SETTINGS
 @given(candidates(), st.fixed_dictionaries(limits), tables(), counting)
-def test_protected_ones_stand_wherever_anything_does(
+def test_protected_candidates_are_in_every_composed_answer(
     candidates: list[dict[str, Any]],
     asked: dict[str, Any],
     table: dict[str, Any],

@@ -117,7 +117,7 @@ def test_the_order_of_candidates_changes_nothing(
 @given(
     candidates(), constraints, st.integers(1, 400), st.lists(st.sampled_from(MOMENTS), min_size=2, max_size=4)
 )
-def test_what_is_remembered_changes_no_byte(
+def test_the_cache_changes_no_byte(
     ones: list[dict[str, Any]], limits: dict[str, Any], budget: int, moments: list[str]
 ) -> None:
     memory, session = Memory(), answer(request([], requested_at=moments[0]), lanes_policy()).session
@@ -172,7 +172,7 @@ def test_an_artifact_is_shrunk_no_further_than_needed(
     st.lists(st.sampled_from(["src", "deep-secret", "nested"]), min_size=1, max_size=4),
     st.integers(0, 10_000),
 )
-def test_neither_content_nor_path_nor_workspace_stands_in_a_decision(parts: list[str], number: int) -> None:
+def test_a_decision_has_neither_content_nor_path_nor_workspace(parts: list[str], number: int) -> None:
     path, content = "/".join([*parts, f"file-{number}.py"]), f"the-content-{number}-of-it"
     one = {"path": path, "content": content, "kind": "recent_edit", "lane": "local", "recency_bucket": 1,
            "relevance": 0.1, "specificity": 0.2, "risk_alignment": 0.3, "name": f"name-{number}"}  # fmt: skip

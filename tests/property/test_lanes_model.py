@@ -39,7 +39,7 @@ EVEN = {"relevance": 0.5, "specificity": 0.5, "risk_alignment": 0.5, "recency_bu
     {"lanes": {"local": {"priority": 0, "min_tokens": 0, "max_tokens": 500}}, "shrink": {"floor_tokens": 40}},
     "chars4",
 )
-def test_it_does_what_the_rules_say(
+def test_the_answer_follows_the_rules(
     candidates: list[dict[str, Any]], asked: dict[str, Any], table: dict[str, Any], counter: str
 ) -> None:
     candidates = lacking(candidates, table)

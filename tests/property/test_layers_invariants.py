@@ -59,7 +59,7 @@ def test_the_ceiling_holds_and_everything_is_accounted_for_once(
 
 @SETTINGS
 @given(layers_of(texts), policies(), st.integers(1, 200))
-def test_it_holds_for_a_counter_that_is_neither_monotone_nor_additive(
+def test_invariants_hold_with_a_non_monotone_non_additive_counter(
     layers: dict[str, Any], policy: Policy, budget: int
 ) -> None:
     outcome = answer(asked(layers=layers, budget_tokens=budget), policy, engine=engine_with(Jumpy()))
@@ -82,7 +82,7 @@ def test_the_order_of_layers_changes_nothing(
 
 @SETTINGS
 @given(layers_of(texts), policies(), st.integers(0, 200))
-def test_no_content_stands_in_a_decision(layers: dict[str, Any], policy: Policy, budget: int) -> None:
+def test_a_decision_has_no_content(layers: dict[str, Any], policy: Policy, budget: int) -> None:
     def marked(value: Any) -> Any:
         if isinstance(value, dict):
             return {key: marked(part) for key, part in value.items()}
@@ -96,7 +96,7 @@ def test_no_content_stands_in_a_decision(layers: dict[str, Any], policy: Policy,
 
 @SETTINGS
 @given(layers_of(texts), policies(), st.integers(1, 200))
-def test_preserved_entries_and_all_headings_stand_wherever_anything_does(
+def test_preserved_entries_and_headings_are_in_every_composed_answer(
     layers: dict[str, Any], policy: Policy, budget: int
 ) -> None:
     outcome = answer(asked(layers=layers, budget_tokens=budget), policy)
@@ -116,7 +116,7 @@ def test_preserved_entries_and_all_headings_stand_wherever_anything_does(
 
 @SETTINGS
 @given(layers_of(texts), st.integers(1, 150), st.sampled_from([*COUNTERS.values(), Jumpy()]))
-def test_of_what_was_cut_the_next_entry_or_code_point_would_not_have_fitted(
+def test_the_next_entry_or_code_point_of_a_cut_does_not_fit(
     layers: dict[str, Any], budget: int, counter: TokenCounter
 ) -> None:
     decoded = asked(layers=layers).layers or {}

@@ -28,7 +28,7 @@ def small(title: str) -> str:
 
 
 def states_of(sections: Sequence[dict[str, Any]], count: Count) -> list[list[list[str]]]:
-    """Return which entries stand: first all, then one less at a time."""
+    """Return the kept entries: first all, then one less in each step."""
     kept = [[entry for entry in section["entries"] if entry] for section in sections]
     states = [[list(entries) for entries in kept]]
     while open_ones := [n for n, section in enumerate(sections) if kept[n] and not section["preserve"]]:
@@ -105,7 +105,7 @@ def slowly(policy: Any, layers: dict[str, Any], limit: int, count: Count) -> str
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(layers_of(short_texts), policies(), st.integers(1, 150))
-def test_it_does_what_trying_everything_does(layers: dict[str, Any], policy: Policy, budget: int) -> None:
+def test_the_answer_equals_an_exhaustive_search(layers: dict[str, Any], policy: Policy, budget: int) -> None:
     outcome = answer(asked(layers=layers, budget_tokens=budget), policy)
     expected = slowly(policy, layers, budget, COUNTERS["chars4"].count)
     assert (outcome.composed.text if outcome.composed.status != "infeasible" else None) == expected

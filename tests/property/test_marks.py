@@ -35,7 +35,7 @@ SEPARATOR = "\n\n"
 
 
 class Parsed(NamedTuple):
-    """An item as a text shows it: the heading above it, its mark, and what the template's fields hold."""
+    """An item as shown in a text: the heading above it, its mark, and the values of the template's fields."""
 
     heading: str | None
     mark: str
@@ -43,7 +43,7 @@ class Parsed(NamedTuple):
 
 
 class Parser:
-    """A reader of texts who knows a policy, and no secret."""
+    """A parser of texts that knows the policy, but no secret."""
 
     def __init__(self, raw: dict[str, Any]) -> None:
         self.template: str = raw["render"]["template"]
@@ -133,7 +133,7 @@ def offered(random: Random, parser: Parser, marks: list[str]) -> list[dict[str, 
 
 @pytest.mark.parametrize("block", range(10))
 @pytest.mark.parametrize("changes", [{}, WITH_IDS], ids=["of the page", "with ids"])
-def test_what_a_text_shows_as_items_is_what_stands_in_it(changes: dict[str, Any], block: int) -> None:
+def test_the_items_parsed_from_a_text_are_the_selected_items(changes: dict[str, Any], block: int) -> None:
     raw = RAW | changes
     parser, policy = Parser(raw), parse_policy(raw)
     random = Random(block)  # noqa: S311 - the same texts in every run, not a secret

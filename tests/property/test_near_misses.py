@@ -1,4 +1,4 @@
-"""With as many tokens more of its bound as a record tells, or still more, a candidate is selected."""
+"""Near misses: with the recorded number of extra tokens, or more, a candidate is selected."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ crowds = st.lists(st.tuples(sizes, st.sampled_from(LANES), st.integers(0, 9)), m
         for number, (tokens, lane, relevance) in enumerate(drawn)
     ]
 )
-"""More than fits, in few lanes; nothing among it is protected, and what it costs is what it says."""
+"""More candidates than fit, in few lanes; none is protected, and estimates are exact."""
 surplus = st.sampled_from([0, 0, 1, 25])
 narrow = st.tuples(*[st.tuples(st.integers(0, 30), st.integers(0, 60)) for _ in LANES]).map(
     lambda bounds: {
@@ -34,7 +34,7 @@ narrow = st.tuples(*[st.tuples(st.integers(0, 30), st.integers(0, 60)) for _ in 
 
 
 def with_more(one: Entry, asked: ContextRequest, policy: Policy, beyond: int) -> Answered:
-    """Compose with as many tokens more as are told, and some beyond, of the bound that refused."""
+    """Compose with the recorded number of extra tokens in the refusing bound, and `beyond` more."""
     more = (one.more or 0) + beyond
     if one.reason is Reason.BUDGET_EXCEEDED:
         return answer(replace(asked, budget_tokens=(asked.budget_tokens or 0) + more), policy)
@@ -45,7 +45,7 @@ def with_more(one: Entry, asked: ContextRequest, policy: Policy, beyond: int) ->
 
 
 def assert_all_hold(asked: ContextRequest, policy: Policy, beyond: int) -> None:
-    """Pass if every candidate is selected with what is told; the text as a whole may then drop it."""
+    """Pass if every candidate is selected with its recorded tokens; fitting may drop it later."""
     for entry in answer(asked, policy).decision.candidates:
         if entry.more is not UNSET:
             [then] = (
@@ -59,7 +59,7 @@ def assert_all_hold(asked: ContextRequest, policy: Policy, beyond: int) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(crowds, narrow, st.integers(1, 150), surplus)
-def test_of_a_crowd_it_is_selected(
+def test_near_misses_hold_in_a_crowd(
     crowd: list[dict[str, Any]], lanes: dict[str, Any], limit: int, beyond: int
 ) -> None:
     asked = request(crowd, budget_tokens=limit)
@@ -79,7 +79,7 @@ def test_of_a_crowd_it_is_selected(
     1,
     0,
 )
-def test_beside_pins_estimates_templates_and_repeats_too(
+def test_near_misses_hold_with_pins_estimates_templates_and_repeats(
     drawn: list[dict[str, Any]],
     constrained: dict[str, Any],
     state: dict[str, Any],
@@ -93,7 +93,7 @@ def test_beside_pins_estimates_templates_and_repeats_too(
 
 @settings(max_examples=100, deadline=None)
 @given(crowds, narrow, st.integers(1, 150))
-def test_what_the_limit_refused_without_telling_more_no_limit_at_all_admits(
+def test_candidates_without_more_are_refused_under_any_limit(
     crowd: list[dict[str, Any]], lanes: dict[str, Any], limit: int
 ) -> None:
     policy = lanes_policy(budget_tokens=1_000, lanes=lanes)
@@ -107,7 +107,7 @@ def test_what_the_limit_refused_without_telling_more_no_limit_at_all_admits(
 
 @settings(max_examples=150, deadline=None)
 @given(drawn_query.candidates(), drawn_query.queries, tables(), st.integers(1, 250), surplus)
-def test_with_a_query_its_best_passage_is_selected(
+def test_near_misses_hold_for_the_best_passage_of_a_query(
     drawn: list[dict[str, Any]], query: str, table: dict[str, Any], limit: int, beyond: int
 ) -> None:
     asked = request(drawn, query=query, budget_tokens=limit)

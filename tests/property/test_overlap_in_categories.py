@@ -21,7 +21,7 @@ PLACES = {"first": 0, "second": 1, "third": 2}
 
 
 class Model:
-    """One request, by the rules; its candidates stand in canonical order."""
+    """One request, by the rules; its candidates are in canonical order."""
 
     def __init__(self, candidates: Sequence[dict[str, Any]], policy: Any, limit: int) -> None:
         self.candidates, self.policy, self.limit = candidates, policy, limit
@@ -108,7 +108,7 @@ def candidates(draw: st.DrawFn) -> list[dict[str, Any]]:
     st.sampled_from(["chars4", "words1.3", "o200k_base"]),
     st.sampled_from(["reserve", "any"]),
 )
-def test_categories_choose_as_the_rules_say(
+def test_categories_choose_by_the_rules(
     candidates: list[dict[str, Any]],
     budgets: list[int],
     limit: int,

@@ -62,7 +62,7 @@ def choice_of(model: Model) -> BoundedChoice:
 
 
 def assert_overlaps(model: Model, outcome: Answered) -> None:
-    """Pass if the answer says what the model does of what was said by whom."""
+    """Pass if answer and model agree on the overlap and its source for each candidate."""
     told = [
         candidate.redundant and (candidate.redundant.permille, candidate.redundant.covered_by)
         for candidate in outcome.decision.candidates
@@ -72,7 +72,7 @@ def assert_overlaps(model: Model, outcome: Answered) -> None:
 
 @SETTINGS
 @given(candidates_in_lanes(), constraints, st.integers(1, 120), tables(), thresholds)
-def test_lanes_choose_as_the_rules_say(
+def test_lanes_choose_by_the_rules(
     ones: list[dict[str, Any]], limits: dict[str, Any], limit: int, table: dict[str, Any], threshold: int
 ) -> None:
     table = {**table, "overlap": {"threshold": threshold}}
@@ -91,7 +91,7 @@ def test_lanes_choose_as_the_rules_say(
 
 @SETTINGS
 @given(st.data(), drawn_turns.tables(), drawn_turns.sources(), thresholds.filter(bool))
-def test_what_is_held_is_discounted_and_discounts_turn_by_turn(
+def test_held_candidates_are_discounted_and_discount_others(
     data: st.DataObject, table: dict[str, Any], sources: list[dict[str, Any]], threshold: int
 ) -> None:
     table = {**table, "overlap": {"threshold": threshold}}

@@ -1,7 +1,7 @@
-"""Nothing of content, of a path or of a client's own words leaves through a decision or a refusal.
+"""Privacy of decisions and refusals: they have no content, no path and no free text of a client.
 
-Every string of an event that is neither an id nor a name that travels carries a mark; the mark must stand
-nowhere in what is logged. Ids, kinds, lanes, categories and the trigger's event and digests do travel.
+Every string of an event, except ids and public names, carries a mark. No logged text may have the mark. Ids,
+kinds, lanes, categories and the trigger's event and digests are public.
 """
 
 import copy
@@ -34,7 +34,7 @@ TRAVELS = {
     *("id", "kind", "lane", "category", "created_at", "source", "event", "commitish", "rules_digest"),
     *("pressure", "shrink", "role", "tool_call_id"),
 }
-"""Fields that travel, or are of a closed set; a constraint's value is told by its place alone."""
+"""Public fields, or fields of a closed set; a constraint's value is reported by its place alone."""
 
 
 def private(text: str) -> str:
@@ -117,7 +117,7 @@ COMPOSER = Composer(ENGINE, Catalogue(builtin_policies()), "lanes", Memory())
 
 
 def logged(events: list[bytes]) -> Iterator[bytes]:
-    """Yield what may be logged of events in one session: their decisions, and why they are refused."""
+    """Yield everything that may be logged of events in one session: decisions and refusals."""
     row: Session = EMPTY
     for number, event in enumerate(events):
         try:
@@ -158,7 +158,7 @@ WRONG = [
     *(Literal(json.dumps(text)) for text in (private("wrong"), f"/{MARK}", f"../{MARK}", f"{MARK}[a", "")),
     *(Literal(json.dumps(text)) for text in (f"{MARK}, got {MARK}", f"datetime {MARK}", MARK * 5_000)),
 ]
-"""Values that a field may be refused for; the marked ones are private wherever they stand."""
+"""Values that a field may be refused for; marked values are private in every field."""
 
 
 def written(document: Any) -> str:
@@ -175,7 +175,7 @@ def written(document: Any) -> str:
 
 @settings(max_examples=400, deadline=None)
 @given(st.sampled_from([*REQUESTS, *ARTIFACTS, RETRACTION]), st.data())
-def test_no_refusal_repeats_what_a_client_wrote(document: dict[str, Any], data: st.DataObject) -> None:
+def test_no_refusal_repeats_text_of_the_client(document: dict[str, Any], data: st.DataObject) -> None:
     event = copy.deepcopy(document)
     place = data.draw(st.sampled_from([place for place in places(event) if is_private(place)]))
     parent: Any = event
@@ -186,9 +186,9 @@ def test_no_refusal_repeats_what_a_client_wrote(document: dict[str, Any], data: 
 
 
 def is_private(place: tuple[str | int, ...]) -> bool:
-    """Tell whether what stands there may be marked, and is not named by a mark itself.
+    """Return whether the value at a place is private, and no key on its path is a mark.
 
-    The source of a candidate is private, that of an event is a name.
+    The source of a candidate is private; the source of an event is a public name.
     """
     is_own_source = place[-1] == "source" and len(place) > 1
     return MARK not in place and (is_own_source or place[-1] not in TRAVELS)

@@ -33,7 +33,7 @@ def brought(candidates: list[dict[str, Any]], query: str, weight: int) -> list[d
 @given(
     st.data(), drawn_turns.tables(), drawn_turns.sources(), st.sampled_from([0, 500, 1_000]), st.booleans()
 )
-def test_held_turns_with_a_query_are_those_of_its_relevance(
+def test_held_turns_with_a_query_use_its_relevance(
     data: st.DataObject,
     table: dict[str, Any],
     sources: list[dict[str, Any]],
@@ -42,7 +42,7 @@ def test_held_turns_with_a_query_are_those_of_its_relevance(
 ) -> None:
     table = {**table, **({"overlap": {"threshold": 300}} if overlap else {}), "query": {"weight": weight}}
     policy = lanes_policy(budget_tokens=TOTAL, **table)
-    # which of a subject is superseded goes by the candidates' own relevance
+    # supersession within a subject uses the candidates' own relevance
     drawn = [source | {"content": data.draw(contents)} for source in sources]
     for candidate in drawn:
         candidate.pop("subject", None)
@@ -61,7 +61,7 @@ def test_held_turns_with_a_query_are_those_of_its_relevance(
         assert not any(item.fidelity is Fidelity.EXCERPT for item in asked.composed.items)
 
 
-def test_an_excerpt_stands_between_the_marks_of_its_candidate() -> None:
+def test_an_excerpt_is_between_the_marks_of_its_candidate() -> None:
     content = "\n\n".join(f"def step_{n}():\n    return refund_{n}()" for n in range(40))
     candidate = {"id": "a", "kind": "recent_edit", "lane": "local", "content": content, "recency_bucket": 0}
     candidate |= {"specificity": 0, "risk_alignment": 0}

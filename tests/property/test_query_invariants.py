@@ -78,7 +78,7 @@ def test_neither_order_nor_memory_changes_a_byte(
 
 @SETTINGS
 @given(candidates(), queries, st.integers(1, 400), policy_tables)
-def test_the_lines_told_are_exactly_the_lines_shown(
+def test_the_recorded_lines_are_exactly_the_shown_lines(
     offered: list[dict[str, Any]], query: str, budget: int, table: dict[str, Any]
 ) -> None:
     table = {**table, "lanes": {name: {**lane, "max_tokens": TOTAL} for name, lane in WIDE.items()}}
@@ -102,7 +102,7 @@ def test_the_lines_told_are_exactly_the_lines_shown(
 
 @SETTINGS
 @given(candidates(), queries, query_tables)
-def test_where_everything_fits_everything_is_full(
+def test_without_a_binding_limit_everything_is_full(
     offered: list[dict[str, Any]], query: str, table: dict[str, int]
 ) -> None:
     offered = [
@@ -174,5 +174,5 @@ def test_a_content_of_tiny_paragraphs_has_a_passage_for_every_32_characters_at_m
 
 @given(contents.filter(bool), st.integers(1, 200))
 @settings(deadline=None)
-def test_no_content_has_more_passages_than_one_for_every_32_characters(content: str, most: int) -> None:
+def test_a_content_has_at_most_one_passage_for_every_32_characters(content: str, most: int) -> None:
     assert len(passages_of(content, most)) <= len(content) // 32 + 1

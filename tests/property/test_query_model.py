@@ -33,13 +33,13 @@ texts = contents | st.text() | st.text(alphabet=" \t\r\nab")
 
 @settings(max_examples=500, deadline=None)
 @given(texts)
-def test_the_terms_of_a_text_are_those_of_the_definition(text: str) -> None:
+def test_the_terms_of_a_text_match_the_definition(text: str) -> None:
     assert sorted(occurring_terms(text)) == sorted(query_rules.terms(text))
 
 
 @settings(max_examples=500, deadline=None)
 @given(texts.filter(bool), st.integers(1, 60) | st.just(0))
-def test_the_passages_of_a_content_are_those_of_the_definition(content: str, most: int) -> None:
+def test_the_passages_of_a_content_match_the_definition(content: str, most: int) -> None:
     found = passages_of(content, most)
     lines, offsets = found.lines(content), found.offsets
     assert list(itertools.pairwise(lines)) == query_rules.passages(content, most)
@@ -48,7 +48,7 @@ def test_the_passages_of_a_content_are_those_of_the_definition(content: str, mos
 
 @settings(max_examples=500, deadline=None)
 @given(st.lists(texts.filter(bool), max_size=3), st.integers(1, 60) | st.just(0))
-def test_the_terms_of_passages_are_those_of_the_definition(contents: list[str], most: int) -> None:
+def test_the_terms_of_passages_match_the_definition(contents: list[str], most: int) -> None:
     for content, found in zip(contents, read_contents(contents, [most] * len(contents)), strict=True):
         pieces = found.passages.contents(content)
         assert list(found.runs) == [len(query_rules.runs(piece)) for piece in pieces]
@@ -61,7 +61,7 @@ def test_the_terms_of_passages_are_those_of_the_definition(contents: list[str], 
 
 
 def assert_agrees(model: QueryModel, outcome: Answered) -> None:
-    """Pass if the answer is what the model says: entries, items, groups and text."""
+    """Pass if the answer equals the model: entries, items, groups and text."""
     actual = [
         (
             entry.id,
@@ -116,7 +116,7 @@ def assert_agrees(model: QueryModel, outcome: Answered) -> None:
 
 @SETTINGS
 @given(candidates(), asked_for, tables(), query_tables, st.sampled_from(sorted(COUNTS)))
-def test_it_does_what_the_rules_say(
+def test_the_answer_follows_the_rules(
     offered: list[dict[str, Any]],
     asked: dict[str, Any],
     table: dict[str, Any],
@@ -134,7 +134,7 @@ def test_it_does_what_the_rules_say(
 
 @SETTINGS
 @given(candidates(), asked_for, tables(), query_tables, st.sampled_from([1, 300, 1_000]))
-def test_units_overlap_those_of_other_candidates(
+def test_units_overlap_with_units_of_other_candidates(
     offered: list[dict[str, Any]],
     asked: dict[str, Any],
     table: dict[str, Any],

@@ -22,7 +22,7 @@ paths = st.sampled_from(["", "cans/cancellation.py", "todo.md", "straßenbahn/x"
 
 @settings(max_examples=400, deadline=None)
 @given(st.lists(st.tuples(texts, paths), max_size=5), texts | st.just(""))
-def test_relevance_is_that_of_the_definition(given_documents: list[tuple[str, str]], query: str) -> None:
+def test_relevance_matches_the_definition(given_documents: list[tuple[str, str]], query: str) -> None:
     raws = [{"id": str(n), "path": path} for n, (_, path) in enumerate(given_documents)]
     contents = read_contents([text for text, _ in given_documents], [0] * len(given_documents))
     documents = [

@@ -1,4 +1,4 @@
-"""What is reckoned from parts is what counting the whole gives, with every counter."""
+"""Estimates from parts: equal to the count of the whole, with every counter."""
 
 from random import Random
 
@@ -22,7 +22,7 @@ SETTINGS = settings(max_examples=150, deadline=None)
 
 texts = st.lists(st.sampled_from(PIECES), max_size=12).map("".join)
 worded = st.tuples(texts, st.sampled_from(["a", "Word", "7"]), texts).map("".join)
-"""With a letter or a digit: of others, a few in a row are reckoned as if each stood by itself."""
+"""Texts with a letter or a digit. Without one, a few characters in a row are estimated one by one."""
 counters = st.sampled_from(list(CounterName))
 
 
@@ -94,7 +94,7 @@ def test_runs_that_are_joined_are_worth_their_text(pieces: list[str], parted: in
 @given(
     texts, st.lists(st.tuples(st.integers(0, 999), st.sampled_from(["", "\n[truncated]", "\n\n"]))), counters
 )
-def test_a_beginning_is_worth_its_text_whatever_was_asked_before(
+def test_the_units_of_a_prefix_do_not_depend_on_earlier_calls(
     text: str, asked: list[tuple[int, str]], name: CounterName
 ) -> None:
     units = units_of(COUNTERS[name])

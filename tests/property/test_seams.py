@@ -1,4 +1,4 @@
-"""What adds up: whatever is cut at a seam costs what its parts cost, with every counter."""
+"""Additivity: a text cut at a seam costs the sum of its parts, with every counter."""
 
 import pytest
 from hypothesis import given, settings
@@ -19,7 +19,7 @@ counters = st.sampled_from(list(CounterName))
 
 @SETTINGS
 @given(texts, counters)
-def test_the_units_of_a_text_tell_its_count(text: str, name: CounterName) -> None:
+def test_the_units_of_a_text_give_its_count(text: str, name: CounterName) -> None:
     units = units_of(COUNTERS[name])
     assert units.tokens(units.of(text)) == COUNTERS[name].count(text)
 

@@ -1,8 +1,8 @@
-"""Hostile sequences of events: whatever comes, in whatever order, the invariants hold after each step.
+"""Hostile sequences of events, in any order: the invariants hold after each step.
 
-Requests of every strategy meet artifacts, retractions, events sent again, late ones and conflicting ids,
-under a policy of which a new version holds from some moment on. `test_session_model.py` knows what each
-answer must be under `lanes`; this knows only what all must keep to. The pool is small, so that it overflows.
+Requests of every strategy come with artifacts, retractions, repeated events, late events and conflicting ids.
+A new version of the policy applies from some moment on. `test_session_model.py` checks each answer under
+`lanes`; this module checks only invariants of all answers. The pool is small, so that it overflows.
 """
 
 import json
@@ -64,7 +64,7 @@ bare = st.builds(lambda name: {"id": name, "content": "for nobody"}, st.sampled_
 
 
 class Sequences(RuleBasedStateMachine):
-    """One session, twice: with what is remembered and without; and all that it was sent."""
+    """One session, with and without a cache, and all its events."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -154,7 +154,7 @@ class Sequences(RuleBasedStateMachine):
             self.asked.append(event)
 
     def take(self, value: bytes) -> Answered | None:
-        """Hand an event to both; keep what it is answered with."""
+        """Give an event to both; keep its answer."""
         self.sent.append(value)
         warm, told = handled(self.warm, value, self.row)
         cold, told_cold = handled(self.cold, value, self.row)
@@ -214,7 +214,7 @@ class Sequences(RuleBasedStateMachine):
 
 
 def handled(composer: Composer, value: bytes, row: Session) -> tuple[tuple[Session, Answered | None], bytes]:
-    """Return the next row and the outcome, and the bytes of what an event is answered with."""
+    """Return the next row, the outcome, and the bytes of the answer to an event."""
     try:
         after, outcome = composer.handle(decode(value, Bounds()), row)
     except EventError as error:

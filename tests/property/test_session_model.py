@@ -1,8 +1,8 @@
 """The sessions of a stream against a naive model that keeps the whole history of each.
 
-The model recomputes everything from its lists of accepted events each time it is asked; it knows nothing of
-rows and digests. Contents are all of 40 characters and rank by id, so that it can tell what is chosen. Bounds
-are small here, so that they are met.
+The model recomputes everything from its lists of accepted events in each call; it has no rows and no digests.
+All contents have 40 characters and rank by id, so that the model can predict the choice. Bounds are small, so
+that the tests reach them.
 """
 
 from collections.abc import Iterable
@@ -53,7 +53,7 @@ def microseconds(moment: datetime) -> int:
 
 
 def tokens(count: int) -> int:
-    """Return what a text of so many contents costs: 40 characters each, two between them, four a token."""
+    """Return the tokens of a text with this many contents: 40 characters each, two between, four a token."""
     return -(-(40 * count + 2 * max(0, count - 1)) // 4)
 
 
@@ -71,7 +71,7 @@ class Asked:
 
 @dataclass
 class Model:
-    """What a reader of the rules would keep of one session with pen and paper."""
+    """The state of one session by the rules, as kept with pen and paper."""
 
     times: list[datetime] = field(default_factory=list)
     asked: list[Asked] = field(default_factory=list)
@@ -95,7 +95,7 @@ class Model:
         return {name for name, at in self.injections.items() if prompt - at[-1] < len(at) * backoff}
 
     def offered(self, asked: Asked) -> tuple[list[tuple[str, str]], list[str]]:
-        """Return who is out before anything is chosen, and why; and the ids to choose from."""
+        """Return the candidates omitted before the choice, with reasons, and the ids to choose from."""
         names = asked.content[1]
         own = sorted(set(names))
         aside = [(name, "duplicate") for name in own for _ in range(names.count(name) - 1)]
@@ -207,7 +207,7 @@ class SessionsMachine(RuleBasedStateMachine):
         self.check_ledger(model, outcome)
 
     def check_answer(self, model: Model, outcome: Answered, asked: Asked) -> None:
-        """Reckon what is chosen, and why the rest is not."""
+        """Return the chosen ids, and the reasons of the others."""
         budget, limits = asked.content[2], LIMITS[asked.policy]
         total = TOTAL if budget is None else budget
         left = limits.get("max_tokens", total + model.spent) - model.spent

@@ -46,7 +46,7 @@ def ladder_of(strategy: ShrinkStrategy, text: str, counter: str, language: str =
 
 @settings(max_examples=300, deadline=None)
 @given(strategies, texts, st.sampled_from(list(CounterName)), languages, st.integers(1, 400))
-def test_a_form_costs_what_it_says_and_no_more_than_the_target(
+def test_a_form_has_its_stated_cost_within_the_target(
     strategy: ShrinkStrategy, text: str, counter: CounterName, language: str, target: int
 ) -> None:
     found = ladder_of(strategy, text, counter, language)
@@ -92,7 +92,7 @@ def test_the_same_text_gives_the_same_form(
 
 @settings(max_examples=200, deadline=None)
 @given(st.sampled_from([ShrinkStrategy.TRUNCATE_OLDEST, ShrinkStrategy.DROP_ENTRIES]), texts)
-def test_what_stands_below_the_marker_is_the_end_of_the_text(strategy: ShrinkStrategy, text: str) -> None:
+def test_the_text_below_the_marker_is_the_end_of_the_original(strategy: ShrinkStrategy, text: str) -> None:
     body = text.rstrip(BLANK) or text
     for rung in ladder_of(strategy, text, CounterName.CHARS4).rungs:
         for kept in range(1, rung.size + 1):
@@ -104,7 +104,7 @@ def test_what_stands_below_the_marker_is_the_end_of_the_text(strategy: ShrinkStr
 
 @settings(max_examples=300, deadline=None)
 @given(strategies.filter(lambda strategy: strategy is not ShrinkStrategy.COLLAPSE_SUMMARY), texts, languages)
-def test_what_is_left_stands_in_the_text_in_its_order(
+def test_remaining_pieces_keep_the_order_of_the_text(
     strategy: ShrinkStrategy, text: str, language: str
 ) -> None:
     for rung in ladder_of(strategy, text, CounterName.CHARS4, language).rungs:
@@ -143,7 +143,7 @@ def test_hostile_text_shrinks_to_a_small_target(text: str, counter: CounterName)
 
 
 class Watched(metered.Meter):
-    """Remembers what the last parses asked for."""
+    """A meter that is recorded with the size of its source."""
 
     made: ClassVar[list["Watched"]] = []
 
@@ -197,7 +197,7 @@ def test_a_chunk_of_a_source_ends_with_a_character(character: str, shift: int) -
     assert offset == len(source)
 
 
-def test_parsing_what_is_read_too_often_ends_without_a_crash() -> None:
+def test_parsing_a_pathological_text_ends_without_a_crash() -> None:
     text = ("a<if a /*é{(a," * PARSED_MAX_CHARACTERS)[:PARSED_MAX_CHARACTERS]
     assert syntax.outline("typescript", text, Parsing()) is None
 

@@ -1,4 +1,4 @@
-"""Quotas of sources: never passed but by protected candidates, whatever else chooses."""
+"""Quotas of sources: exceeded only by protected candidates, under every way to choose."""
 
 import random
 from typing import Any

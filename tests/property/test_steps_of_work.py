@@ -1,6 +1,6 @@
-"""Four times the event is four times the work, in lines of Python: ranking, grouping and rendering, too.
+"""Linear work in executed lines of Python: an event four times as large costs four times as much.
 
-`test_bounded_work.py` counts what a counter is asked, and searches; this sees work that asks no counter.
+`test_bounded_work.py` measures the counted characters. This module also sees ranking, grouping and rendering.
 """
 
 import json
@@ -121,5 +121,5 @@ def test_four_times_the_event_is_four_times_the_work(
     assert many <= TIMES * few
 
 
-def test_every_strategy_is_asked() -> None:
+def test_every_strategy_is_covered() -> None:
     assert {made.__name__ for made in REQUESTS} == set(STRATEGIES)

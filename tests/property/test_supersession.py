@@ -1,7 +1,7 @@
 """Supersession by subject against the rule read literally, in all strategies with candidates and a pool.
 
-The rule is checked twice: by who is named as superseded, and by the text, which is that of a request and a
-pool without the superseded candidates.
+The rule is checked twice: by the superseded candidates of the decision, and by the text. The text equals the
+text of a request and a pool without the superseded candidates.
 """
 
 import random
@@ -103,7 +103,7 @@ def superseded(
     pinned: Sequence[str],
     ranks: Sequence[str],
 ) -> dict[str, str]:
-    """Return who is superseded by whom: each by the last of its subject in time, origin and rank."""
+    """Return the superseded candidates: each by the last of its subject in time, origin and rank."""
     own_ids = {candidate["id"] for candidate in own}
     choosable = [(candidate, (1, 0)) for candidate in own]
     choosable += [
@@ -128,7 +128,7 @@ def superseded(
 
 @SETTINGS
 @given(st.sampled_from(sorted(FIELDS)), owns, pools, expiries, names, names)
-def test_of_one_subject_the_newest_stands_and_the_text_is_as_if_the_others_were_not_there(
+def test_only_the_newest_of_a_subject_is_sent_as_if_alone(
     strategy: str,
     own: list[dict[str, Any]],
     pool: list[dict[str, Any]],

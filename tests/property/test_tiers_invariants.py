@@ -199,7 +199,7 @@ moves_of_items = st.tuples(st.integers(0, 5), st.sampled_from([0, 1, 1, 2, 2, 3]
     [(0, 1), (0, 0)],
     CounterName.O200K_BASE,
 )
-def test_wherever_items_go_the_reckoning_is_the_count_of_their_text(
+def test_after_any_moves_the_estimate_is_the_count_of_the_text(
     items: list[RankedItem], moves: list[tuple[int, int]], counter: CounterName
 ) -> None:
     reckoning = Reckoning(items, COUNTERS[counter])
@@ -213,7 +213,7 @@ def test_wherever_items_go_the_reckoning_is_the_count_of_their_text(
 
 @SETTINGS
 @given(candidates(), limits, st.integers(0, 10_000))
-def test_neither_content_nor_path_stands_in_a_decision(
+def test_a_decision_has_neither_content_nor_path(
     candidates: list[dict[str, Any]], limit: int, number: int
 ) -> None:
     private = [f"{what}-{number}-of-it" for what in ("content", "file", "name", "summary", "tag")]

@@ -1,4 +1,4 @@
-"""However polling and requests interleave, and whatever compaction left, a record meets one policy."""
+"""Timelines of policies: one policy for each record, in any interleaving and after compaction."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,9 +51,9 @@ def met(timeline: Timeline, recorded_ms: int, event_us: int) -> Policy | str:
 def test_any_interleaving_of_reading_and_requests_gives_a_request_the_same_policy(
     log: list[Record], data: st.DataObject
 ) -> None:
-    """A worker knows at least what was recorded `SETTLE_MS` before the request, and perhaps more.
+    """A worker has read at least the records of `SETTLE_MS` before the request, and perhaps more.
 
-    And it knows the first files of its group, for it says its own before it answers.
+    It also has the first files of its group, because it publishes its own before it answers.
     """
     whole = read(log)
     recorded_ms = data.draw(st.integers(0, 120))
@@ -68,7 +68,7 @@ def test_any_interleaving_of_reading_and_requests_gives_a_request_the_same_polic
 
 
 @given(logs())
-def test_reading_at_once_or_one_by_one_is_the_same(log: list[Record]) -> None:
+def test_reading_at_once_equals_reading_one_by_one(log: list[Record]) -> None:
     one_by_one = read([])
     for record in log:
         one_by_one = read([record], one_by_one)
@@ -77,10 +77,8 @@ def test_reading_at_once_or_one_by_one_is_the_same(log: list[Record]) -> None:
 
 
 @given(logs(), st.integers(0, 60))
-def test_compaction_changes_nothing_for_what_is_recorded_when_all_has_settled(
-    log: list[Record], after_ms: int
-) -> None:
-    """Of good records: one that is refused may take a good one's place, which is to be published again."""
+def test_compaction_changes_no_policy_after_the_settle_time(log: list[Record], after_ms: int) -> None:
+    """Only valid records: a refused record may replace a valid one, which must then be published again."""
     last_ms = max((record.timestamp_ms for record in log), default=0)
     good = [record for record in log if record.value != b"broken"]
     contents: dict[bytes | None, bytes] = {}

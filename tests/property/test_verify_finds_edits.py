@@ -1,4 +1,4 @@
-"""Whatever is done to a log: what is verified is what was composed, and nothing else.
+"""Verification of edited logs: it accepts the composed decisions and no other.
 
 The long form: TEST_EDITS=10000 pytest --hypothesis-show-statistics tests/property/test_verify_finds_edits.py
 """
@@ -73,7 +73,7 @@ def edits(log: bytes) -> st.SearchStrategy[bytes]:
 
 
 def says_another(edited: bytes, log: bytes) -> bool:
-    """Tell whether an edit changes what is covered, and count it."""
+    """Return whether an edit changes a covered field, and count it."""
     is_other = covered(edited) != covered(log)
     event("changes what is covered" if is_other else "changes nothing that is covered")
     return is_other
@@ -85,7 +85,7 @@ def test_the_recording_is_verified_as_it_is() -> None:
 
 @settings(max_examples=EDITS)
 @given(edits(LOG))
-def test_every_edit_of_the_decisions_that_changes_what_they_say_is_found(edited: bytes) -> None:
+def test_every_edit_that_changes_a_decision_is_found(edited: bytes) -> None:
     if says_another(edited, LOG):
         done = verified(CLEAN, decisions=lines_of(edited))
         assert not done.summary.is_right
@@ -94,7 +94,7 @@ def test_every_edit_of_the_decisions_that_changes_what_they_say_is_found(edited:
 
 @settings(max_examples=EDITS)
 @given(st.sampled_from(REDUCED).flatmap(lambda one: st.tuples(st.just(one), edits(log_of(one)))))
-def test_so_is_every_edit_of_decisions_in_less_detail(drawn: tuple[Recording, bytes]) -> None:
+def test_every_edit_of_decisions_in_less_detail_is_found(drawn: tuple[Recording, bytes]) -> None:
     recording, edited = drawn
     if says_another(edited, log_of(recording)):
         assert not verified(recording, decisions=lines_of(edited)).summary.is_right
@@ -102,7 +102,7 @@ def test_so_is_every_edit_of_decisions_in_less_detail(drawn: tuple[Recording, by
 
 @settings(max_examples=EDITS)
 @given(edits(b"".join(line + b"\n" for line in CLEAN.events)))
-def test_an_edit_of_the_events_is_found_unless_the_same_decisions_are_made_of_them(edited: bytes) -> None:
+def test_an_edit_of_events_is_found_unless_it_keeps_the_decisions(edited: bytes) -> None:
     events = lines_of(edited)
     of_these: Recording = recorded(events)
     is_right = verified(CLEAN, events=events).summary.is_right

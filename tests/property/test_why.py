@@ -1,4 +1,4 @@
-"""Whatever is asked: a change that is told admits the candidate, one less does not, the work is bounded."""
+"""Admitting changes for arbitrary requests: minimal, sufficient, and found with bounded work."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def is_admitted(name: str, event: ContextRequest, policy: Policy) -> bool:
 
 
 def under(change: AdmittingChange, value: int, name: str, event: ContextRequest, policy: Policy) -> bool:
-    """Tell whether a candidate stands under a change, made in a way of this test's own."""
+    """Return whether a candidate is selected under a change, applied independently of the engine."""
     if change.lever is Lever.TOTAL:
         return is_admitted(name, replace(event, budget_tokens=value), policy)
     _, lane, key = change.key.split(".")
@@ -36,7 +36,7 @@ def under(change: AdmittingChange, value: int, name: str, event: ContextRequest,
 
 @settings(max_examples=60, deadline=None)
 @given(candidates(), constraints, vitals, tables(), st.integers(1, 200), st.data())
-def test_what_is_told_admits_and_one_less_does_not(
+def test_the_reported_value_admits_and_one_less_does_not(
     drawn: list[dict[str, Any]],
     constrained: dict[str, Any],
     state: dict[str, Any],

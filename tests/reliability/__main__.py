@@ -156,7 +156,7 @@ TIMED = (soak.__name__, noisy.__name__)
 
 
 async def batches(servers: str, seeds: Sequence[int], minutes: float = 30) -> bool:
-    """10,000 mutated record batches between good requests, then a search for dear ones, each seed."""
+    """10,000 mutated batches between good requests, then a search for expensive ones, for each seed."""
     is_right = True
     for seed in seeds:
         campaign = await mutated_batches(servers, seed, _MUTATED_BATCHES)
@@ -170,7 +170,7 @@ async def batches(servers: str, seeds: Sequence[int], minutes: float = 30) -> bo
 async def run(
     form: str, servers: str, folder: Path, seeds: Sequence[int], guarantee: Guarantee, minutes: float
 ) -> bool:
-    """Run one form, and return whether nothing was wrong."""
+    """Run one form, and return whether it passed."""
     timed = {"minutes": minutes} if form in TIMED else {}
     total, killed, count, ended = Audited(), 0, 0, 0
     with progress(form, None) as show:
@@ -207,7 +207,7 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def main() -> int:
-    """Run what the command line names."""
+    """Run the forms of the command line."""
     chosen = arguments().parse_args()
     first, _, last = chosen.seeds.partition("-")
     folder = Path(mkdtemp(prefix="reliability-"))

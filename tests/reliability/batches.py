@@ -44,7 +44,7 @@ _DAMAGING = (
 
 @dataclass(slots=True)
 class Campaign:
-    """What was written, and what became of it."""
+    """The written batches, and their results."""
 
     seed: int
     refused: int = 0
@@ -64,7 +64,7 @@ class Campaign:
 
     @property
     def is_right(self) -> bool:
-        """Whether no worker ended and nothing is missing."""
+        """True if no worker ended and no result is missing."""
         return not (self.exits or self.faults)
 
     def __str__(self) -> str:
@@ -107,7 +107,7 @@ async def mutated_batches(servers: str, seed: int, count: int) -> Campaign:
 
 
 class Span(NamedTuple):
-    """The offsets of a batch, from `first` to before `end`; `name` is that of a good request, else empty."""
+    """The offsets of a batch, `first` to before `end`; `name` is the id of a good request, else empty."""
 
     partition: int
     name: str
@@ -117,7 +117,7 @@ class Span(NamedTuple):
 
 
 async def _written(stage: Stage, campaign: Campaign, numbers: range) -> list[Span]:
-    """Write to all partitions, and return what was written."""
+    """Write to all partitions, and return the written batches."""
     partitions = range(stage.settings.partitions)
     spans = await asyncio.gather(
         *(_written_to(stage, campaign, partition, numbers) for partition in partitions)
@@ -164,7 +164,7 @@ async def _written_to(stage: Stage, campaign: Campaign, partition: int, numbers:
 
 
 def _sessions(kind: str, settings: Settings, partition: int) -> list[str]:
-    """Return sessions whose key belongs to a partition."""
+    """Return sessions with keys of a partition."""
 
     def all_of_them() -> Iterator[str]:
         for number in range(100_000):
@@ -274,7 +274,7 @@ async def _answered(outputs: Outputs, names: set[str], worker: Worker) -> None:
 
 
 def _compare(campaign: Campaign, outputs: Outputs, spans: list[Span]) -> None:
-    """Find what was lost, and what was told twice."""
+    """Find lost and duplicated results."""
     answers = Counter(event["request_id"] for event in outputs.decisions)
     campaign.answered = len(answers)
     campaign.letters = Counter(letter["error"]["code"] for letter in outputs.dead_letters)

@@ -1,6 +1,6 @@
-"""What is done to brokers under load, on a cluster of three: they die, come back, move, and fall short.
+"""Failures of brokers under load, on a cluster of three: deaths, returns, moved leaders, missing replicas.
 
-The workers have the timeouts that they have by default, and the topics those of production.
+The workers have the default timeouts, and the topics have the settings of production.
 """
 
 import asyncio
@@ -92,7 +92,7 @@ async def _away(three: Cluster, broker: int) -> AsyncIterator[None]:
 
 
 async def _copies_in_sync_min(scene: Scene, copies: int) -> None:
-    """State all configs of the topic: those that are left out would be those of the brokers."""
+    """Set all configs of the topic: absent ones would fall back to the brokers' defaults."""
     settings = scene.run.settings
     [planned] = [topic for topic in plan_topics(settings) if topic.name == settings.composed_topic]
     configs = dict(planned.configs) | {"min.insync.replicas": str(copies)}

@@ -7,12 +7,12 @@ from typing import Any
 from apportion.shell.kafka.record_batches import FetchedRecords
 
 DAMAGED_MS = 777
-"""Batches are damaged whose first timestamp ends with these milliseconds."""
+"""Batches are damaged if their first timestamp ends with these milliseconds."""
 _HEADER_BYTES = 61
 
 
 def install() -> None:
-    """Damage what this process fetches from now on."""
+    """Damage the fetched data of this process from now on."""
     whole = FetchedRecords.__init__
 
     def init(self: FetchedRecords, place: Any, data: bytes, *arguments: Any) -> None:

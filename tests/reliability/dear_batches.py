@@ -25,7 +25,7 @@ from apportion.shell.kafka.topics import MESSAGE_MAX_BYTES
 
 MEMORY_MAX_BYTES = 64 << 20
 LETTER_MAX_BYTES = MESSAGE_MAX_BYTES - (320 << 10)
-"""A dead letter's value beside its key, which has 256 KiB, and its headers."""
+"""The size of a dead letter's value, without its key of 256 KiB and its headers."""
 _MADE_MAX_BYTES = 40 << 20
 _WIRE_MIN_BYTES = 1_000
 _DEADLINE_S = 120.0
@@ -73,7 +73,7 @@ class Shape:
 
 @dataclass(slots=True)
 class Search:
-    """The dearest batches that were found, by what they cost, and what broke a bound."""
+    """The most expensive batches found, by cost, and the broken bounds."""
 
     seed: int
     tried: int = 0
@@ -129,7 +129,7 @@ async def _try(search: Search, shape: Shape, batch: bytes, path: Path) -> None:
 
 
 def _measured(data: bytes, end: int) -> dict[str, float]:
-    """Return what it costs to read a batch, and to make a dead letter of each record."""
+    """Return the cost of reading a batch and making a dead letter of each record."""
     error, decompressor = EventError(ErrorCode.UNREADABLE_RECORD, "x"), Decompressor(32 << 20)
     before, begun_s = _resident_max_bytes(), process_time()
     position = objects = letters_bytes = letter_max_bytes = 0
@@ -149,7 +149,7 @@ def _measured(data: bytes, end: int) -> dict[str, float]:
 
 
 def _resident_max_bytes() -> int:
-    """Return the most memory in use so far. What `getrusage` says begins with that of the parent process."""
+    """Return the peak memory so far. The value of `getrusage` starts at the parent's peak."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
 

@@ -47,7 +47,7 @@ class Member:
 
     @property
     def resident_kib(self) -> int:
-        """How much memory it has in use."""
+        """The memory in use."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
 
@@ -120,7 +120,7 @@ class Fleet:
 
     @property
     def killed(self) -> int:
-        """How many were ended as kill -9 does."""
+        """The number of workers ended by SIGKILL."""
         return sum(member.process.returncode == -signal.SIGKILL for member in self.members)
 
     @property
@@ -132,7 +132,7 @@ class Fleet:
 
     @property
     def late_records(self) -> int:
-        """How many late records workers say that they found."""
+        """The number of late records found by the workers."""
         logs = [member.log.read_text(errors="replace") for member in self.members]
         return sum(int(found) for log in logs for found in _LATE_RECORDS.findall(log))
 

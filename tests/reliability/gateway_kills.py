@@ -33,7 +33,7 @@ _CALLERS = 40
 _CALLS_PER_S = 30.0
 _HOSTILE_PER_S = 1.0
 _WAIT_S = 4.0
-"""Less than a dead worker's session: some calls are told 504."""
+"""Less than a dead worker's session: some calls get status 504."""
 _LOST_S = _WAIT_S + 4.0
 _ANSWERED_WITHIN_S = 300.0
 _AGAIN_S = 0.2
@@ -73,9 +73,9 @@ async def gateway_killed(
     workers: int = 3,
     **values: Any,
 ) -> Outcome:
-    """Workers and gateways are killed at steps, one of each at a time, and all calls are answered.
+    """Kill workers and gateways at steps, one of each at a time, and require an answer to every call.
 
-    Hostile batches come beside the calls.
+    Hostile batches are written between the calls.
     """
     since_s = monotonic()
     values |= {"gateway_wait_s": _WAIT_S, "gateway_port": 0}

@@ -40,7 +40,7 @@ _QUIET_PER_S = 150.0
 _LARGE = 1_100
 _LARGE_CANDIDATES = 4_000
 _POLICY = 'name = "large"\nversion = "1"\nstrategy = "lanes"\n[cache]\nttl_s = 7200\nmax_entries = 1024\n'
-"""That of the large requests: by it nearly all of their compositions would be remembered."""
+"""The policy of large requests, with a cache for nearly all of their compositions."""
 _SAMPLE_S = 1.0
 _GAUGES_EVERY_S = 5
 _CAUGHT_UP_S = 600.0

@@ -20,16 +20,16 @@ _EVENTS = 800
 _ENDED_WITHIN_S = 120.0
 _LOOK_S = 0.2
 _MORE = 10_000
-"""Added to a seed: other events than those of the seeds beside it."""
+"""Added to a seed, so that its events differ from the events of adjacent seeds."""
 
 
 async def committed_by_another(
     servers: str, folder: Path, seed: int, workers: int = 2, **values: Any
 ) -> Outcome:
-    """Another client commits the ends of the topic while workers are down, and again.
+    """Let another client commit the ends of the topic while workers are down, twice.
 
-    Workers must end with `foreign_commit`. The first time the offsets are reset, and nothing may be missing.
-    The second time the commit is accepted, and only what it passes over may be missing.
+    Workers must end with `foreign_commit`. The first time, the offsets are reset, and no answer may be
+    missing. The second time, the commit is accepted, and only answers to skipped events may be missing.
     """
     since_s = monotonic()
     async with scene_of(servers, folder, workers, **values) as scene:
@@ -43,9 +43,9 @@ async def committed_by_another(
 
 
 async def deleted(servers: str, folder: Path, seed: int, workers: int = 2, **values: Any) -> Outcome:
-    """The topic of answers is deleted under workers, and made anew; at last the requests topic is deleted.
+    """Delete and recreate the topic of answers under workers; at last delete the requests topic.
 
-    Workers must end with `topic_gone` both times, and answer all that was sent after the first deletion.
+    Workers must end with `topic_gone` both times, and answer all events sent after the first deletion.
     """
     since_s = monotonic()
     async with scene_of(servers, folder, workers, **values) as scene:
@@ -62,7 +62,7 @@ async def deleted(servers: str, folder: Path, seed: int, workers: int = 2, **val
 
 
 async def _passed_over(scene: Scene, workers: int, seed: int) -> dict[int, range]:
-    """Stop the workers, send more, commit the ends; return what that passes over when workers have ended."""
+    """Stop the workers, send more, commit the ends; return the skipped offsets when workers have ended."""
     run, settings = scene.run, scene.run.settings
     await _go_on(scene, workers, seed)
     await run.send(_requests(settings, seed))
@@ -107,7 +107,7 @@ async def _failed_by(scene: Scene, code: str, before: int, count: int) -> None:
 
 
 async def _delete(scene: Scene, topic: str) -> None:
-    """Delete a topic under the workers, each of which must end and is not started again."""
+    """Delete a topic under the workers; each must end, and is not started again."""
     before, count, scene.processes = len(scene.fleet.failed), len(scene.fleet.living), 0
     async with admin_client(scene.run.settings) as admin:
         await admin.delete_topics([topic])

@@ -1,6 +1,6 @@
-"""A bad network between a worker and its brokers: everything passes through here, late, or not at all.
+"""A proxy for a bad network between a worker and its brokers: it delays or drops all traffic.
 
-The worker is told by the variable `PROXIED`, as `broker's port:port here`, where to connect instead.
+The variable `PROXIED`, as `broker's port:proxy's port`, redirects the worker's connections.
 """
 
 import asyncio
@@ -81,7 +81,7 @@ class Network:
 
 @asynccontextmanager
 async def network(broker_port: int) -> AsyncIterator[Network]:
-    """Stand between a worker and the broker at that port of this machine."""
+    """Run a proxy between a worker and the broker at this port."""
     made = Network(broker_port)
     server = await asyncio.start_server(made.connected, "127.0.0.1", 0)
     made.port = server.sockets[0].getsockname()[1]

@@ -1,7 +1,7 @@
-"""What is done to workers under load, each once with a seed; at the end all topics are audited.
+"""Failures of workers under load, each run once for a seed; at the end all topics are audited.
 
-A supervisor starts a worker anew when it has ended, as one does in production; so a worker may end by itself
-with a named error, as long as nothing is lost, charged twice or altered.
+As in production, a supervisor restarts an ended worker. So a worker may end with a named error, as long as no
+event is lost, charged twice or altered.
 """
 
 import asyncio
@@ -26,9 +26,9 @@ from support.audit import Audited
 from apportion.settings import Settings
 
 _STRUCK_WITHIN_S = 40.0
-"""So long a worker may wait for its strike; then it is killed where it stands."""
+"""The longest wait of a worker for its strike; then it is killed at any point."""
 _MISTAKEN = 2
-"""The exit code of a worker whose settings or policies are wrong."""
+"""The exit code of a worker with wrong settings or policies."""
 PER_S = 80.0
 _EVENTS_A_KILL = 150
 _KILL_EVERY_S = 2.5
@@ -44,7 +44,7 @@ MANY = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was done in one run, and what the audit found."""
+    """The kills of one run, and the result of its audit."""
 
     name: str
     seed: int
@@ -64,9 +64,9 @@ class Outcome:
 
 @dataclass(slots=True)
 class Supervised:
-    """A fleet with a supervisor, which starts a process anew when one has ended.
+    """A fleet with a supervisor, which replaces an ended process.
 
-    `one_by_one`: a process is given a strike when no other has one, so that the others go on.
+    `one_by_one`: a process gets a strike only if no other process has one, so that the others go on.
     """
 
     fleet: Fleet
@@ -77,7 +77,7 @@ class Supervised:
     missed: list[Strike] = field(default_factory=list)
 
     async def supervise(self) -> None:
-        """Keep so many processes running, new ones with the next strike; for ever."""
+        """Keep this number of processes running, new ones with the next strike; never return."""
         since_s: dict[int, float] = {}
         while True:
             for member in self.fleet.living:
@@ -101,7 +101,7 @@ class Supervised:
         return not self.strikes and not self._is_any_to_be_struck()
 
     def is_still(self) -> bool:
-        """Return whether all who were to stop have, or have ended before."""
+        """Return whether every worker with a strike has stopped or ended."""
         return not any(member.strike and not member.is_stopped for member in self.fleet.living)
 
     def _is_any_to_be_struck(self) -> bool:
@@ -115,7 +115,7 @@ class Scene(Supervised):
     run: Run = field(kw_only=True)
 
     async def outcome(self, name: str, seed: int, since_s: float) -> Outcome:
-        """Wait until all is answered, and audit what is there."""
+        """Wait until all events are answered, and audit the topics."""
         await self.run.caught_up()
         audited = await self.run.audit()
         fleet = self.run.fleet
@@ -148,7 +148,7 @@ async def scene_of(
 async def killed_at_steps(
     servers: str, folder: Path, seed: int, strikes: Sequence[Strike], workers: int = 3, **values: Any
 ) -> Outcome:
-    """Workers are killed at steps, one after another; halfway their policy file is another."""
+    """Kill workers at steps, one after another; halfway, replace their policy file."""
     since_s = monotonic()
     policies = folder / "policies"
     policies.mkdir(parents=True)
@@ -178,7 +178,7 @@ def _write_policy(folder: Path, version: int, budget_tokens: int) -> None:
 async def killed_at_random(
     servers: str, folder: Path, seed: int, kills: int, workers: int = 3, **values: Any
 ) -> Outcome:
-    """Workers are killed at any moment."""
+    """Kill workers at random moments."""
     since_s = monotonic()
     random = Random(seed)  # noqa: S311 - no secret: it must come again
     async with scene_of(servers, folder, workers, **values) as scene:
@@ -200,7 +200,7 @@ async def rebalanced(
     phase_s: float = 12.0,
     **values: Any,
 ) -> Outcome:
-    """Workers come and go, one, four, two, and one is killed in each phase."""
+    """Change the number of workers, one, four, two, and kill one in each phase."""
     since_s = monotonic()
     random = Random(seed)  # noqa: S311 - no secret: it must come again
     async with scene_of(servers, folder, phases[0], **values) as scene:
@@ -223,9 +223,9 @@ async def rebalanced(
 async def woken_too_late(
     servers: str, folder: Path, seed: int, strikes: Sequence[Strike], **values: Any
 ) -> Outcome:
-    """Workers stop at steps, and are woken when another has answered in their place.
+    """Stop workers at steps, and wake them when another has answered in their place.
 
-    In the end all are started anew, so that whatever those wrote late is recovered from.
+    In the end all are restarted, so that recovery reads the late writes.
     """
     since_s = monotonic()
     async with scene_of(servers, folder, len(strikes), strikes, **values) as scene:
@@ -247,11 +247,11 @@ async def woken_too_late(
 async def compacted(
     servers: str, folder: Path, seed: int, strikes: Sequence[Strike], lag_s: int = 30, **values: Any
 ) -> Outcome:
-    """Workers stop at steps, and write late; nobody is started anew until the changelog is compacted.
+    """Stop workers at steps, and let them write late; start no worker until the changelog is compacted.
 
-    Those that are woken join no group, so that their successors do not recover, and are killed soon. The
-    sessions of before have no more events, so that nothing but a repair stands behind what was written late.
-    Then all are killed, and one worker recovers from the compacted changelog.
+    Woken workers join no group, so that their successors do not recover, and are killed soon. The earlier
+    sessions get no more events, so that only repairs follow the late rows. Then all workers are killed, and
+    one worker recovers from the compacted changelog.
     """
     since_s = monotonic()
     async with scene_of(servers, folder, 0, strikes, **values) as scene:
@@ -262,7 +262,7 @@ async def compacted(
         events = load(run.settings, seed, MANY, poison=0.01)
         zombies = await _stopped(scene, events)
         again = events[run.sent :]
-        scene.processes -= len(zombies)  # the supervisor keeps those that answer
+        scene.processes -= len(zombies)  # the supervisor keeps the workers that answer
         for zombie in zombies:
             zombie.strike = None
             zombie.send(signal.SIGCONT)
@@ -313,7 +313,7 @@ async def badly_connected(
     workers: int = 2,
     **values: Any,
 ) -> Outcome:
-    """Connections break, and the broker is silent for so many seconds, under load."""
+    """Break connections, and silence the broker for these seconds, under load."""
     since_s = monotonic()
     random = Random(seed)  # noqa: S311 - no secret: it must come again
     port = int(servers.rpartition(":")[2])

@@ -31,7 +31,7 @@ def kill_often(place: str, lines: Sequence[bytes], kills: int, seed: int) -> int
         child = os.fork()
         if not child:
             _sink(place, lines)
-        time.sleep(drawn.uniform(0, LIFE_MAX_S))  # the moment is what is drawn
+        time.sleep(drawn.uniform(0, LIFE_MAX_S))  # only the moment is random
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         if not os.WIFSIGNALED(status):
@@ -41,7 +41,7 @@ def kill_often(place: str, lines: Sequence[bytes], kills: int, seed: int) -> int
 
 
 def _sink(place: str, lines: Sequence[bytes]) -> None:
-    """Write the lines in small batches, and end without a word to what this is a fork of."""
+    """Write the lines in small batches, and exit without the cleanup of the forked parent."""
     code = 1
     try:
         with patch("apportion.decisions.analytics.partition.CHUNK_LINES", CHUNK):

@@ -1,7 +1,7 @@
-"""Hours in minutes: workers at 70 % of what they can do, restarted in turn; one of them never is.
+"""A soak test: workers at 70 % of their throughput, restarted in turn, except for one.
 
-Its resident memory is looked at: a worker whose sessions do not grow must not grow either. Timeouts are
-those by default, for what workers can do is found by giving them more than that.
+The test samples the resident memory of that worker: without growing sessions it must not grow. Timeouts have
+their defaults, because the measurement of the throughput overloads the workers.
 """
 
 import asyncio
@@ -46,14 +46,14 @@ class Memory:
 async def soaked(
     servers: str, folder: Path, seed: int, minutes: float, workers: int = 3, **values: Any
 ) -> Outcome:
-    """Measure what the workers can do, then send 70 % of it for so many minutes."""
+    """Measure the workers' throughput, then send 70 % of it for this many minutes."""
     since_s = monotonic()
     async with scene_of(servers, folder, workers, **values, **DEFAULT_TIMEOUTS_S) as scene:
         capacity_per_s = await _capacity(scene, seed)
         per_s = capacity_per_s * _SHARE
         steady = scene.run.fleet.living[0]
         memory, end_s = Memory(), monotonic() + minutes * 60
-        async with asyncio.TaskGroup() as group:  # a worker that ends by itself ends the soak at once
+        async with asyncio.TaskGroup() as group:  # an unexpected end of a worker ends the soak at once
             around = [group.create_task(_watch(steady, memory)), group.create_task(_restart(scene, steady))]
             number = seed
             while monotonic() < end_s:

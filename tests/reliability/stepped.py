@@ -1,10 +1,10 @@
-"""A worker that ends, or stops, at a named step: `python stepped.py run`, told by the variable `STEP`.
+"""A worker that ends, or stops, at a step named by the variable `STEP`: `python stepped.py run`.
 
 `STEP` is `module:name:when:count:signal`: at the n-th call of a function or method, `before` it or `after`
-it, the process sends itself that signal, as nothing in it expects. `PROXIED`, as `port:other,port:other`,
-makes connections to a port of this machine go to the other. `COMPACTION_LAG_S` is the lag that the worker
-expects of its changelog. With `LEFT_OUT`, a worker that was stopped at its step joins no group any more:
-nothing tells the others that it writes. Without all of them this is `apportion`.
+it, the process sends itself that signal without warning. `PROXIED`, as `port:other,port:other`, redirects
+connections from a port of this machine to the other. `COMPACTION_LAG_S` is the lag that the worker expects of
+its changelog. With `LEFT_OUT`, a worker stopped at its step joins no group any more, so the other workers do
+not learn of its writes. Without these variables, the program is `apportion`.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ async def _never(*_: Any) -> None:
 
 
 def reroute(ports: dict[str, str]) -> None:
-    """Connect to other ports than asked for: brokers tell clients their own, whoever stands between."""
+    """Replace ports in connections: brokers advertise their own ports, despite a proxy."""
     connect = asyncio.BaseEventLoop.create_connection
 
     async def rerouted(self: Any, factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:

@@ -67,7 +67,7 @@ class Strike:
 
     @property
     def variable(self) -> str:
-        """What `stepped.py` is told."""
+        """The value of `STEP` for `stepped.py`."""
         return f"{self.place}:{self.when}:{self.call}:{self.signal.name}"
 
 
@@ -94,6 +94,6 @@ def _strikes(steps: Mapping[str, str], seed: int, signal: Signals, rounds: int =
 
 
 def writing_strikes(seed: int, signal: Signals, guarantee: Guarantee) -> list[Strike]:
-    """Return those of the steps behind which a worker may still write a row."""
+    """Return the steps after which a worker may still write a row."""
     steps = _EXACTLY_ONCE if guarantee is Guarantee.EXACTLY_ONCE else _EFFECTIVELY_ONCE
     return [strike for strike in strikes(seed, signal, guarantee) if strike.step in steps]

@@ -1,6 +1,6 @@
-"""What is done to workers and brokers leaves nothing lost, charged twice or altered; `docs/reliability.md`.
+"""Failures of workers and brokers: no event is lost, charged twice or altered; see `docs/reliability.md`.
 
-These are the short forms, each of one seed: the long ones run the same with many.
+These are the short forms, each with one seed. The long forms run the same tests with many seeds.
 """
 
 import asyncio
@@ -80,9 +80,7 @@ async def test_workers_that_come_and_go_under_load_change_nothing(servers: str, 
 
 
 @pytest.mark.asyncio
-async def test_workers_that_wake_when_others_have_answered_change_nothing(
-    servers: str, tmp_path: Path
-) -> None:
+async def test_workers_that_wake_too_late_change_nothing(servers: str, tmp_path: Path) -> None:
     async def woken(guarantee: Guarantee, folder: Path) -> Outcome:
         before = {
             strike.step: strike for strike in strikes(SEED, SIGSTOP, guarantee) if strike.when == "before"
@@ -101,7 +99,7 @@ async def test_connections_that_break_and_a_silent_broker_change_nothing(
 
 
 @pytest.mark.asyncio
-async def test_what_zombies_write_between_rows_survives_compaction(servers: str, tmp_path: Path) -> None:
+async def test_late_rows_of_zombies_survive_compaction_without_harm(servers: str, tmp_path: Path) -> None:
     chosen = [each for each in strikes(SEED, SIGSTOP) if each.step in ("outputs acknowledged", "rows")]
     require_right(await scenarios.compacted(servers, tmp_path, SEED, chosen))
 

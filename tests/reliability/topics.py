@@ -94,11 +94,11 @@ async def audit_topics(
     kept: Mapping[str, Mapping[int, list[Record]]] = MappingProxyType({}),
     passed_over: Mapping[int, range] = MappingProxyType({}),
 ) -> Audited:
-    """Read every topic to its end, as far as it is committed, and tell what is wrong.
+    """Read every topic to its committed end, and return the audit.
 
-    In a `compacted` changelog a late row may name an artifact that newer rows have removed; that row is left
-    out. Records that were `kept` of a deleted topic stand before those of the topic; offsets that were
-    `passed_over` ask for nothing.
+    In a `compacted` changelog a late row may name an artifact that newer rows have removed; that row is
+    skipped. Records `kept` from a deleted topic precede the records of the topic. Offsets `passed_over` need
+    no output.
     """
     committed = await committed_offsets(settings)
     timeline = create_timeline(settings)
@@ -155,7 +155,7 @@ def _rows(changelog: Iterable[Record], *, compacted: bool) -> Iterator[Row]:
 
 
 def _row(key: bytes, row: SessionRow | None) -> Row:
-    """Return a row with the digest of what is in it, whatever it says of itself."""
+    """Return a row with the computed digest of its content, not its stated one."""
     assert row is not None
     return Row(key, row.seen_offset, replace(row.session, own_digest="").digest)
 

@@ -1,4 +1,4 @@
-"""What tests of layers and conversations share: policies and requests in short, and a counter that jumps."""
+"""Shared parts of tests of layers and conversations: short policies and requests, and a jumping counter."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ class Jumpy:
 
 
 def engine_with(counter: TokenCounter) -> Engine:
-    """Return an engine whose chars4 is that counter."""
+    """Return an engine with this counter as its chars4."""
     return Engine(ENGINE.version, {**ENGINE.counters, "chars4": counter})
 
 
@@ -78,7 +78,7 @@ def composed(policy: Policy, session: Session = EMPTY, engine: Engine = ENGINE, 
 
 
 def fates(outcome: Answered) -> dict[str, str]:
-    """Return by id the fidelity of what stands, the reason of what does not."""
+    """Return by id the fidelity of selected entries, and the reason of omitted ones."""
     return {entry.id: str(entry.fidelity or entry.reason) for entry in outcome.decision.candidates}
 
 

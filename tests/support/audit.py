@@ -1,7 +1,7 @@
-"""Whether a worker has done exactly what its input asks for: its topics, held against a pure replay.
+"""An audit of a worker's topics against a pure replay of its input.
 
-Decides what is a fault and what at-least-once delivery allows: the same output again, and a row that comes
-late and loses against one that has seen more. Reads no topic: it is given what stands in them.
+It separates faults from the effects of at-least-once delivery: repeated outputs, and late rows that lose
+against rows with a higher seen offset. It reads no topic; callers pass the records.
 """
 
 from collections import Counter
@@ -14,28 +14,28 @@ from apportion.core.wire.record import Record, header
 from support.expected import Expectation, Kind, Output, Seen, fingerprint
 
 _TOLD_MAX = 20
-"""How many faults are told one by one; all are counted."""
+"""The number of faults listed one by one; all are counted."""
 
 
 class Fault(StrEnum):
-    """What must not be."""
+    """The kinds of faults."""
 
     LOST = "lost"
     """an event without its answer, or a refused one without its dead letter"""
     ALTERED = "altered"
-    """an output that is not what its event and those before it give"""
+    """an output that differs from the result of its event and earlier events"""
     UNASKED = "unasked"
     """an output of no event of this partition"""
     REORDERED = "reordered"
     """an output that came for the first time behind one of a later event"""
     DOUBLED = "doubled"
-    """an output that stands there again, or a late row, where each must stand once"""
+    """a repeated output or a late row, although each must be there once"""
     ROW_LOST = "row_lost"
     """a session without a row"""
     ROW_ALTERED = "row_altered"
-    """a row that is not what the events up to its offset give: one lost, or charged twice"""
+    """a row that differs from the events up to its offset: an event lost or charged twice"""
     ROW_BEHIND = "row_behind"
-    """a session whose row has not seen its last event"""
+    """a session with a row that has not seen its last event"""
     ROW_UNASKED = "row_unasked"
     """a row of no event of this partition"""
     UNCOMMITTED = "uncommitted"
@@ -52,7 +52,7 @@ class Found(Struct, frozen=True):
 
 
 class Row(Struct, frozen=True):
-    """A row: the last offset that it has seen, and the digest of its session; None where it was let go."""
+    """A row: the last seen offset, and the digest of its session; None for a removed row."""
 
     key: bytes
     seen_offset: int
@@ -60,10 +60,10 @@ class Row(Struct, frozen=True):
 
 
 class Partition(Struct, frozen=True):
-    """What stood in one partition of all topics at the end, in the order of offsets.
+    """The records of one partition of all topics at the end, in the order of offsets.
 
-    `rows` are those that were written to the changelog, `held` those that a recovery makes of it. `committed`
-    is the group's offset in the requests topic, None where nothing is committed.
+    `rows` are the rows written to the changelog, and `held` the rows after a recovery from it. `committed` is
+    the group's offset in the requests topic, None without a commit.
     """
 
     number: int
@@ -77,7 +77,7 @@ class Partition(Struct, frozen=True):
 
 
 class Audited(Struct, frozen=True):
-    """What was counted; `repeated` outputs and `late_rows` are what at-least-once delivery allows."""
+    """The counts of an audit; at-least-once delivery allows `repeated` outputs and `late_rows`."""
 
     events: int = 0
     outputs: int = 0
@@ -114,11 +114,11 @@ class Audited(Struct, frozen=True):
 def audit(
     partition: Partition, expectation: Expectation, *, once: bool = False, by_turns: bool = False
 ) -> Audited:
-    """Hold what stands in a partition against what must.
+    """Compare the records of a partition with the expectation.
 
-    With `once`, an output that stands there again is a fault, as is a late row: of topics that were read
-    committed, behind a worker that promises exactly once. With `by_turns`, order is asked of a session's
-    events alone: tenants have limits, and one may go ahead of another.
+    With `once`, repeated outputs and late rows are faults: for topics read committed, of a worker with
+    exactly-once delivery. With `by_turns`, order is required only within a session, because one tenant may go
+    ahead of another.
     """
     return _Audit(partition.number, once=once, by_turns=by_turns).of(partition, expectation)
 
@@ -206,7 +206,7 @@ class _Audit:
                     self._tell(Fault.DOUBLED, row.seen_offset, _name(row.key))
             latest[row.key] = max(row.seen_offset, latest.get(row.key, -1))
             if row.digest is None and row.seen_offset >= last.get(row.key, -1):
-                last.pop(row.key, None)  # let go, and not met again
+                last.pop(row.key, None)  # removed, and not used again
         held = {row.key: row for row in partition.held}
         for key, offset in last.items():
             if key not in held:
@@ -229,7 +229,7 @@ def _name(key: bytes) -> str:
 
 
 class _Expected(Struct, frozen=True):
-    """What is expected of a record, without the record: many are held."""
+    """The expectation for a record, without the record, because many are kept."""
 
     offset: int
     key: bytes

@@ -23,7 +23,7 @@ CODECS: dict[int, Callable[[bytes], bytes]] = {
     ZSTD: zstd_encode,
 }
 TIME_MS = round(time() * 1000)
-"""When these tests began: brokers remove what is older than a topic keeps."""
+"""The start of these tests: brokers remove records older than the retention time."""
 RawHeaders = Sequence[tuple[bytes, bytes | None]]
 
 
@@ -62,7 +62,7 @@ def raw_batch(  # noqa: PLR0913 - the fields of a header, each to be set wrongly
     producer_id: int = -1,
     time_ms: int = TIME_MS,
 ) -> bytes:
-    """Return a batch with a right length and checksum; `body` stands in place of the compressed records."""
+    """Return a batch with the right length and checksum; `body` replaces the compressed records."""
     content = CODECS[codec](b"".join(records)) if body is None else body
     count = len(records) if count is None else count
     delta = len(records) - 1 if last_delta is None else last_delta
@@ -73,7 +73,7 @@ def raw_batch(  # noqa: PLR0913 - the fields of a header, each to be set wrongly
 
 
 def sealed(batch: bytes) -> bytes:
-    """Return a batch with the checksum of what it has."""
+    """Return a batch with the checksum of its content."""
     return batch[:17] + struct.pack(">I", calc_crc32c(batch[21:])) + batch[21:]
 
 
@@ -91,7 +91,7 @@ def bomb(size_bytes: int, codec: int = ZSTD) -> bytes:
 
 
 def with_bad_header_name(value: bytes, key: bytes | None = b"default/s", codec: int = 0) -> bytes:
-    """Return a batch of one record with a header whose name is not UTF-8."""
+    """Return a batch of one record with a header name that is not UTF-8."""
     return raw_batch([raw_record(0, key, value, [(b"\xff\xfe", b"x")])], codec=codec)
 
 

@@ -1,6 +1,6 @@
 """Strategy conversation, slow and simple: groups, costs, the stable window, and cleared tool results.
 
-It looks at every pair of groups, compares messages as texts, and keeps what a session carries as lists.
+It compares every pair of groups, compares messages as texts, and keeps the carried state as lists.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ def text_of(message: Message) -> str:
 
 
 def cost(message: Message, policy: ConversationPolicy, counter: TokenCounter) -> int:
-    """Return what a message costs, by the rule and by the library for RFC 8785."""
+    """Return the cost of a message, by the rule and by the library for RFC 8785."""
     tokens = counter.count(text_of(message)) + policy.conversation.message_overhead_tokens
     if message.get("tool_calls"):
         tokens += counter.count(rfc8785.dumps(message["tool_calls"]).decode())
@@ -61,7 +61,7 @@ def groups_of(chat: Sequence[Message]) -> list[tuple[set[int], bool]]:
 
 
 def units_of(chat: Sequence[Message]) -> tuple[set[int], set[int], list[set[int]]]:
-    """Return what is mandatory, what is unsuitable, and what else goes together; the new message is last."""
+    """Return the mandatory group, the unsuitable messages, and the other groups; the new message is last."""
     new = len(chat) - 1
     groups = [(members, complete) for members, complete in groups_of(chat) if min(members) < new]
     completed = [members for members, complete in groups if complete and new in members]
@@ -98,7 +98,7 @@ class Kept:
 
 @dataclass
 class ChatTurn:
-    """One request, and what the rules make of it."""
+    """One request, and its result by the rules."""
 
     messages: list[Message]
     new_message: Message
@@ -167,7 +167,7 @@ class ChatTurn:
         return rfc8785.dumps(message) == rfc8785.dumps(other)
 
     def name_of(self, result: int) -> str:
-        """Return the name of the tool that gave a result: that of the latest open call with its id."""
+        """Return the name of the tool that gave a result, from the latest open call with its id."""
         wanted = self.messages[result]["tool_call_id"]
         open_names: list[str] = []
         for message in self.messages[:result]:
@@ -316,7 +316,7 @@ class ChatTurn:
         return tokens + sum(self.costs[index] for index in (*self.pins, *self.kept[:same])), cause
 
     def could_be_cleared(self, index: int) -> bool:
-        """Whether a result may have been cleared in the last text, whose boundary is lost."""
+        """Return whether the last text, with a lost boundary, may have cleared a result."""
         table = self.policy.tool_results
         if table is None or self.messages[index]["role"] != "tool":
             return False
@@ -325,7 +325,7 @@ class ChatTurn:
         return name not in table.exclude and self.counter.count(marker) < tokens
 
     def left(self) -> Kept:
-        """Return what the session carries on."""
+        """Return the carried state of the session."""
         tail = self.messages[self.cut : self.cut + _REMEMBERED] if self.kept else []
         boundary = self.boundary, self.messages[self.boundary : self.boundary + _REMEMBERED]
         return Kept(
@@ -341,7 +341,7 @@ class ChatTurn:
 
 
 def fields_of(turn: ChatTurn) -> Mapping[str, Any]:
-    """Return what a request of the turn has in `conversation`."""
+    """Return the value of `conversation` in a request of the turn."""
     return {
         "system_prompt": turn.prompt,
         "messages": turn.messages,

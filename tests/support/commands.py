@@ -1,4 +1,4 @@
-"""What tests of commands share: a command line, run in this process or in one of its own."""
+"""Shared parts of tests of commands: a command line, run in this process or a new one."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ SOURCES = ROOT / "worker"
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a command ended, and what it wrote."""
+    """The exit code of a command, and its output."""
 
     exit_code: int
     out: bytes
@@ -67,10 +67,10 @@ def started(line: Sequence[str | Path], **options: Any) -> Iterator["subprocess.
 
 
 def give_signals_back() -> None:
-    """Let the processes that this one starts take signals that it was started to ignore.
+    """Let child processes receive signals that this process ignores since its start.
 
     A shell starts background commands with SIGINT ignored, and nohup ignores SIGHUP. Children inherit that.
-    A handler that does nothing is not inherited.
+    An empty handler is not inherited.
     """
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
@@ -88,7 +88,7 @@ def environment(**variables: str) -> dict[str, str]:
 
 
 def answers(*command: str) -> bool:
-    """Tell whether a command can be run and succeeds."""
+    """Return whether a command can be run and succeeds."""
     try:
         done = subprocess.run(command, capture_output=True, timeout=60, check=False)  # noqa: S603 - a test's own
     except (OSError, subprocess.TimeoutExpired):

@@ -1,4 +1,4 @@
-"""What tests of composing share: requests in short, engines, and one call through the door."""
+"""Shared parts of tests of composing: short requests, engines, and one call of the composer."""
 
 import itertools
 import json
@@ -100,7 +100,7 @@ def answer(
 
 
 def selected(outcome: Answered) -> list[str]:
-    """Return the ids that stand in the context, in their order."""
+    """Return the ids in the context, in their order."""
     return [item.id for item in outcome.composed.items]
 
 

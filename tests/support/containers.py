@@ -24,7 +24,7 @@ def free_port() -> int:
 
 
 def container(port: int, *, security_protocol: str = "PLAINTEXT", **environment: str) -> DockerContainer:
-    """Return a broker with two ways in: one for us, and one for itself, which cannot reach ours."""
+    """Return a broker with two listeners: one for tests, and one for its own connections."""
     return _broker(
         port,
         KAFKA_CONTROLLER_QUORUM_VOTERS="1@localhost:9093",
@@ -61,7 +61,7 @@ class Cluster:
         self.brokers[broker].get_wrapped_container().kill()
 
     def start(self, broker: int) -> None:
-        """Start one again that was ended, with what it had written."""
+        """Restart an ended broker with its data."""
         self.brokers[broker].get_wrapped_container().start()
 
 

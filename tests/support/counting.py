@@ -1,4 +1,4 @@
-"""A counter that can be asked what it counted: for tests of how much work is done."""
+"""A counter that records the counted texts, for tests of the amount of work."""
 
 from apportion.core.text.tokens import TokenCounter
 

@@ -1,4 +1,4 @@
-"""What the tests of texts for other systems share: their files, and pages that hold them."""
+"""Shared parts of tests of files for other systems: the files, and the pages that show them."""
 
 import re
 from pathlib import Path

@@ -35,9 +35,9 @@ contents = st.lists(st.sampled_from(_pieces), max_size=12).map("".join)
 
 @st.composite
 def candidates(draw: st.DrawFn) -> list[dict[str, Any]]:
-    """Return up to twelve candidates; equal ids are equal in what makes them one.
+    """Return up to twelve candidates; equal ids have equal content and metadata.
 
-    Where all say that they cost next to nothing, all are selected, and the text has to give way.
+    If all estimates are 1 token, all candidates are selected, and fitting must shorten the text.
     """
     known: dict[int, dict[str, Any]] = {}
     drawn = []
@@ -105,7 +105,7 @@ _AGED = {"recency": ("recency_bucket", "created_at")}
 
 
 def lacking(candidates: Iterable[Mapping[str, Any]], table: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return candidates of which each other one lacks the fields that have no weight in a policy's score."""
+    """Return candidates; every other one has no fields without a weight in the policy's score."""
     weightless = [key for key, weight in table.get("score", {}).items() if weight == 0]
     out = {name for key in weightless for name in _AGED.get(key, (key,))}
     return [

@@ -36,7 +36,7 @@ def _sectioned(entries: st.SearchStrategy[str]) -> st.SearchStrategy[dict[str, A
 
 
 def layers_of(entries: st.SearchStrategy[str]) -> st.SearchStrategy[dict[str, Any]]:
-    """Return layers of which each text is one of these."""
+    """Return layers with texts drawn from these."""
     return st.dictionaries(st.sampled_from(NAMES), entries | _sectioned(entries), max_size=4)
 
 

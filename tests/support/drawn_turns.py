@@ -12,7 +12,7 @@ _ROOM = (0, 20, 60, 60, 120, 500)
 _CHANGES = ("gone", "changed", "emptied")
 
 steps_s = st.sampled_from(_STEPS_S)
-"""How many seconds pass from turn to turn."""
+"""The seconds between turns."""
 
 
 @st.composite
@@ -40,7 +40,7 @@ def sources(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 @st.composite
 def turns(draw: st.DrawFn, given: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the candidates of one turn: most of them as they were, ranked anew."""
+    """Return the candidates of one turn: most of them unchanged, with new ranks."""
     changes = draw(st.just({}) | st.dictionaries(st.integers(0, 19), st.sampled_from(_CHANGES), max_size=2))
     drawn = []
     for number, one in enumerate(given):

@@ -1,4 +1,4 @@
-"""What a written expectation says of an answer: the one reading that conformance files and pages share."""
+"""Written expectations of an answer, shared by conformance files and pages."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,14 +9,14 @@ from apportion.core.compose import Answered
 from apportion.core.results import Outcome as Fate
 
 _EXACT = ("omitted",)
-"""Objects of which all keys are told; of all others only those that matter."""
+"""Objects with all keys given; every other object has only the relevant keys."""
 
 
 def shown(outcome: Answered) -> dict[str, Any]:
-    """Return an answer as expectations see it: keys as in the events, zeros too, by its name what has one.
+    """Return an answer in the form of expectations: keys as in the events, including zeros.
 
-    So are a candidate by its id, a count by its reason and the parts of a score by theirs; what a candidate
-    needed and what was left for it are its `margin`.
+    Named parts are mappings: candidates by id, counts by reason, and the parts of a score by name. The needed
+    and remaining tokens of a candidate are its `margin`.
     """
     composed, decision = to_builtins(outcome.composed), _in_full(outcome.decision)
     entries = decision["candidates"]
@@ -45,7 +45,7 @@ def shown(outcome: Answered) -> dict[str, Any]:
 
 
 def _in_full(value: Any) -> Any:
-    """Return what stands in a record with what is left out of it for being 0 or empty."""
+    """Return a record with its absent fields, which are 0 or empty."""
     if isinstance(value, Struct):
         names = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
         fields = {told: getattr(value, name) for told, name in names}
@@ -56,7 +56,7 @@ def _in_full(value: Any) -> Any:
 
 
 def assert_holds(expected: Any, actual: Any, place: str = "$") -> None:
-    """Assert what is expected: the keys that are told, lists in full, numbers and texts exactly."""
+    """Assert an expectation: given keys only, lists in full, numbers and texts exactly."""
     if isinstance(expected, Mapping):
         assert isinstance(actual, Mapping), f"{place}: expected an object, got {actual!r}"
         if place.rsplit(".", 1)[-1] in _EXACT:
@@ -75,7 +75,7 @@ def assert_holds(expected: Any, actual: Any, place: str = "$") -> None:
 
 
 def assert_accounted(outcome: Answered, candidates: int) -> None:
-    """Pass if each candidate ended once: selected as it stands among the items, or omitted for a reason."""
+    """Pass if each candidate ended once: selected like its item, or omitted for a reason."""
     entries = outcome.decision.candidates
     assert len(entries) == candidates
     chosen = [entry.id for entry in entries if entry.outcome is Fate.SELECTED]

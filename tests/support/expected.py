@@ -1,7 +1,7 @@
-"""What a worker must leave in its topics for the records of a partition: the core alone, record by record.
+"""The expected outputs of a worker for the records of a partition, composed by the core alone.
 
-Decides which outputs and which row follow from a record and those before it. Reads no topic and knows no
-worker, so that what a worker did can be held against it.
+A record and the records before it determine outputs and a row. This module reads no topic and uses no worker,
+so that tests can compare a worker's output with it.
 """
 
 import hashlib
@@ -45,7 +45,7 @@ class Output(Struct, frozen=True):
 
 
 class Seen(Struct, frozen=True):
-    """What is there when a record has been handled: its outputs, and the digest of its session's row.
+    """The expected state after a record: its outputs, and the digest of its session's row.
 
     A refused record changes no row: its digest is None.
     """
@@ -56,10 +56,10 @@ class Seen(Struct, frozen=True):
 
 
 class Expectation:
-    """What a worker must write: a function of the records, the policies and the settings given here.
+    """The expected output of a worker: a function of the records, the policies and the given settings.
 
-    `source` is the `ce_source` of the outputs; `check` raises an `EventError` for what a worker refuses
-    beside the core: a record that stands where its session's do not.
+    `source` is the `ce_source` of the outputs. `check` raises an `EventError` for records that the worker
+    refuses before the core, such as records in the wrong partition of their session.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Expectation:
         self._check = check
 
     def of(self, records: Iterable[Record]) -> Iterator[Seen]:
-        """Yield what is there after each record of one partition, from its first, in the order of offsets."""
+        """Yield the expected state after each record of one partition, in the order of offsets."""
         rows, memory = SessionRows(), Memory(compositions_max=0)
         composers = TimelineComposer(self._engine, self._timeline, self._default_policy, memory)
         for record in records:
@@ -118,7 +118,7 @@ class Expectation:
 
 
 def fingerprint(key: bytes | None, value: bytes, headers: Headers) -> bytes:
-    """Return a digest of what must be the same however often an output is written: all but `run`, its end."""
+    """Return a digest of an output except its last field `run`; it is equal for every repetition."""
     content, run, _ = value.rpartition(_RUN)
     hashed = hashlib.blake2b(digest_size=_FINGERPRINT_BYTES)
     for part in (

@@ -1,4 +1,4 @@
-"""Chats for tests of `fit`, and a slow and simple count of what is sent."""
+"""Chats for tests of `fit`, and a slow and simple count of sent messages."""
 
 from itertools import takewhile
 from typing import Any
@@ -23,7 +23,7 @@ def text_of(content: Any) -> str:
 
 
 def cost(message: Message) -> int:
-    """Return what a message of OpenAI's shape costs, by docs/strategies/conversation.md."""
+    """Return the cost of a message in OpenAI's shape, by docs/strategies/conversation.md."""
     fields = {name: value for name, value in message.items() if value is not None}
     others = {name: value for name, value in fields.items() if name not in _KNOWN}
     parts = [text_of(fields.get("content"))]
@@ -72,7 +72,7 @@ def tool_round_of_anthropic(name: str, content: str) -> list[Message]:
 
 
 def held_tokens(before: list[Message], now: list[Message]) -> int:
-    """Return the tokens of the first messages of a text, as far as their bytes are the last text's."""
+    """Return the tokens of the first messages of a text that repeat the bytes of the last text."""
     held = takewhile(
         lambda pair: json.encode(pair[0]) == json.encode(pair[1]), zip(before, now, strict=False)
     )

@@ -12,7 +12,7 @@ MINUTES, MINUTES_WITHOUT_DOCKER = 22, 6
 
 
 def forecast(missing: Iterable[Requirement[str] | Requirement[bool] | Requirement[list[str]]]) -> str:
-    """Return the forecast for a machine that lacks these."""
+    """Return the forecast for a machine without these requirements."""
     lacked = tuple(missing)
     minutes = MINUTES_WITHOUT_DOCKER if DOCKER in lacked else MINUTES
     lines = [f"The tests take about {minutes} minutes on two cores."]

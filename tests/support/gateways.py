@@ -27,7 +27,7 @@ Caller = ClientSession
 async def gateway(
     backend: Backend | None = None, spans: CallSpans | None = None, **values: Any
 ) -> AsyncIterator[Caller]:
-    """Serve a gateway with these settings; without a backend, that of `--local`."""
+    """Serve a gateway with these settings; the default backend is the backend of `--local`."""
     settings = Settings(**{"gateway_port": 0} | values)
     app = GatewayApp(settings, create_access(settings), backend or local(**values), openapi(), spans)
     async with serving(app, settings) as port, ClientSession(f"http://127.0.0.1:{port}") as client:
@@ -57,7 +57,7 @@ def url_of(client: Caller) -> str:
 
 
 def body(**changes: Any) -> dict[str, Any]:
-    """Return a request as a call has it, without what the gateway fills in."""
+    """Return the body of a request, without the fields filled in by the gateway."""
     fields = {"session_id": "s", "candidates": [candidate("a", 20), candidate("b", 30)]} | changes
     return {name: value for name, value in fields.items() if value is not None}
 
@@ -68,7 +68,7 @@ def artifact_body(name: str = "c") -> dict[str, Any]:
 
 
 async def problem(response: ClientResponse) -> tuple[int, str, str | None]:
-    """Return the status, code and pointer of a problem, whose form is checked."""
+    """Return the status, code and pointer of a problem, and check its form."""
     assert response.content_type == "application/problem+json"
     details = await response.json(content_type=None)
     assert details["status"] == response.status

@@ -1,6 +1,6 @@
 """The rule of `[prefix]`, slow and simple, on the slow and simple rules of lanes: one turn at a time.
 
-It knows nothing of the engine's selection, and keeps what a session carries as a list of pairs.
+It is independent of the engine's selection, and keeps the carried state as a list of pairs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ _ASIDE = ("expired", "superseded")
 
 @dataclass(frozen=True)
 class Left:
-    """What a text left: the policy's digest, when it was asked for, and its beginning, id by hash."""
+    """The state after a text: the policy's digest, the request time, and the prefix as ids and hashes."""
 
     digest: str
     at: datetime
@@ -122,7 +122,7 @@ class HeldModel(Model):
         return held, None
 
     def passed(self, candidate: RankedCandidate, beside: set[RankedCandidate]) -> str | None:
-        """Return the first bound that a candidate passes beside others."""
+        """Return the first bound that a candidate exceeds with the others."""
         if self.is_over_quota(candidate, beside):
             return "source_max"
         in_lane = sum(each.cost for each in {*beside, candidate} if each.lane == candidate.lane)
@@ -194,7 +194,7 @@ class HeldModel(Model):
         return candidate.form.text == str(candidate.raw["content"])
 
     def left(self) -> Left:
-        """Return what the text leaves, which there must be."""
+        """Return the state after the text, if there is one."""
         items: list[tuple[str, str]] = []
         for artifact in self.order()[:256]:
             if not self.is_full(artifact) or sum(len(name.encode()) + 16 for name, _ in items) + 16 > 16_384:
@@ -212,7 +212,7 @@ class HeldModel(Model):
         return [len("\n\n".join(pieces[: place + 1])) for place in range(len(pieces))]
 
     def told(self) -> dict[str, Any]:
-        """Return what the decision tells of a text, which there must be."""
+        """Return the decision's `prefix` section, if there is a text."""
         held = self.held_items()
         broken: dict[str, Any] | None = None
         if self.is_other:
@@ -239,7 +239,7 @@ class HeldModel(Model):
         }
 
     def breakpoints(self) -> list[dict[str, int]]:
-        """Return those of a text, which there must be."""
+        """Return the breakpoints of the text, if there is one."""
         ends, length, found = self.ends(), len(self.text()), list[int]()
         held = self.held_items()
         for items in [held, *(sum(8 * end <= part * length for end in ends) for part in (3, 5, 6, 7))]:
@@ -249,7 +249,7 @@ class HeldModel(Model):
 
 
 def assert_agrees(model: HeldModel, outcome: Answered) -> None:
-    """Pass if the answer is what the model says."""
+    """Pass if the answer equals the model."""
     composed, decision = outcome.composed, outcome.decision
     told = [
         (

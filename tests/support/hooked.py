@@ -1,4 +1,4 @@
-"""What tests of hooks share: sessions that are recorded and verified, and texts of a chat."""
+"""Shared parts of tests of hooks: recorded and verified sessions, and texts of a chat."""
 
 from io import BytesIO
 

@@ -1,6 +1,6 @@
 """The rules of lanes, slow and simple, for tests to compare the engine with: one request at a time.
 
-What it knows of the engine is which forms an artifact has (`shrink` has tests of its own); it tries them all.
+It takes only the forms of an artifact from the engine (`shrink` has its own tests), and tries them all.
 It counts as chars4 and bytes4 do, which are monotone: there the search for the largest form finds it.
 """
 
@@ -56,7 +56,7 @@ def globbed(pattern: Sequence[str], path: Sequence[str]) -> bool:
 
 @dataclass(eq=False)
 class RankedCandidate:
-    """A candidate in canonical order, and what the rules make of it."""
+    """A candidate in canonical order, and its result by the rules."""
 
     raw: Mapping[str, Any]
     score: int
@@ -185,7 +185,7 @@ class Model:
             self.choose(candidate)
 
     def is_over_quota(self, candidate: RankedCandidate, chosen: Iterable[RankedCandidate]) -> bool:
-        """Say whether it would take more of its lane than its source may, beside those that are chosen."""
+        """Return whether it would exceed its source's quota of the lane with the chosen candidates."""
         lane, source = self.lanes[candidate.lane], candidate.raw.get("source")
         beside = [
             other for other in chosen if other.lane == candidate.lane and other.raw.get("source") == source
@@ -200,14 +200,14 @@ class Model:
         self.greedy([artifact for artifact in self.ranked if artifact.reason is None], ())
 
     def look_at(self, candidate: RankedCandidate) -> int:
-        """Say how much of it was said by whom, and return what it is worth now."""
+        """Record its overlap with a chosen candidate, and return its discounted score."""
         place = self.free.index(candidate)
         cover, by = self.said.cover(place)
         candidate.redundant = (cover, self.free[by].id) if cover and not candidate.protected else None
         return self.said.worth(place)
 
     def in_turn(self, candidates: Iterable[RankedCandidate]) -> Iterator[RankedCandidate]:
-        """Yield those that are not chosen, each when its turn comes."""
+        """Yield the candidates that are not chosen, each in its turn."""
         left = [self.free.index(candidate) for candidate in candidates if candidate not in self.chosen]
         while left:
             place = self.said.next(left) if self.threshold else left[0]
@@ -215,7 +215,7 @@ class Model:
             yield self.free[place]
 
     def greedy(self, free: Sequence[RankedCandidate], held: Sequence[RankedCandidate]) -> None:
-        """Choose afresh: the protected, what is held, by floors, then all the rest."""
+        """Choose again: protected candidates, held ones, floors, then all the rest."""
         self.used, self.chosen, self.value, self.free = dict.fromkeys(self.lanes, 0), [], 0, list(free)
         if not self.covers:
             contents = [artifact.raw["content"] for artifact in free]
@@ -268,7 +268,7 @@ class Model:
         return self.count(self.text()) <= self.limit
 
     def forms(self, candidate: RankedCandidate, least: int) -> list[Shrunk]:
-        """Return the forms below the one that it has, the largest first, for targets from the least on."""
+        """Return the forms smaller than the current one, the largest first, for targets from the least on."""
         content, count = candidate.raw["content"], partial(self.cost_of, candidate)
         steps = ladder(SHRINK_BY_KIND[candidate.raw["kind"]], content, count, None, candidate.raw.get("path"))
         if steps is None or candidate.form.tokens <= least:

@@ -1,4 +1,4 @@
-"""What tests of bad input share: a good document in which something was made wrong, anywhere in it."""
+"""Shared parts of tests of bad input: valid documents with one defect at any place."""
 
 import copy
 from collections.abc import Iterator

@@ -56,7 +56,7 @@ def covers(contents: Sequence[str], threshold: int) -> list[list[int]]:
 
 
 class Said:
-    """What the chosen say of the others, reckoned anew each time."""
+    """Overlap of candidates with the chosen ones, computed from scratch each time."""
 
     def __init__(
         self, table: Sequence[Sequence[int]], scores: Sequence[int], exempt: Collection[int]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def least_of(choice: BoundedChoice) -> list[int]:
-    """Return how far a selection fills each group with others than protected, up to what the floor asks."""
+    """Return the tokens of unprotected candidates in each group, up to the group's floor."""
     least = []
     for group, cap in enumerate(choice.caps):
         own = sum(choice.costs[n] for n in choice.protected if choice.group_of[n] == group)
@@ -75,7 +75,7 @@ def by_solving(choice: BoundedChoice, seconds: float) -> int:
 
 
 def assert_certified(certificate: Opt[Certificate], choice: BoundedChoice) -> None:
-    """Hold a certificate to the exact optimum, and to what it says of itself."""
+    """Check a certificate against the exact optimum and its own fields."""
     if choice.limit_tokens < sum(choice.costs[place] for place in choice.protected):
         assert not certificate
         return

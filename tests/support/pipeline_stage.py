@@ -1,5 +1,4 @@
-"""A pipeline with one partition and its rows, without Kafka: what the tests of each way to write begin
-with."""
+"""A pipeline with one partition and its rows, without Kafka, for the tests of every writer."""
 
 import asyncio
 import json
@@ -37,7 +36,7 @@ def read(offset: int, event: dict[str, Any] | None = None) -> Any:
 
 
 class Requests:
-    """Stands for the reader: each read brings what is put into `records`, as soon as something is there."""
+    """A fake reader: each read returns the records put into `records`, or waits for them."""
 
     def __init__(self) -> None:
         self.records: dict[int, list[Any]] = {}
@@ -63,8 +62,10 @@ class Requests:
 
 
 class PipelineStage(ABC):
-    """A running pipeline: its `reader` brings what tests put there, and why a write failed stands in
-    `failures`; the clock is `now_s`."""
+    """A running pipeline: tests put records into `requests`; `failures` has the errors of writes.
+
+    The clock is `now_s`.
+    """
 
     def __init__(
         self,
@@ -105,15 +106,15 @@ class PipelineStage(ABC):
 
     @abstractmethod
     def new_writer(self) -> Writer:
-        """Return what the pipeline writes by, over clients that only note what they are told."""
+        """Return the pipeline's writer, with clients that only record their calls."""
 
     async def current(self) -> None:
-        """Stand for the reader of policies."""
+        """Fake the reader of policies."""
         if self.policies_unread:
             raise PoliciesUnreadError("context-policies", "a test")
 
     async def commit(self) -> bool:
-        """Commit what the pipeline says, and keep it in `commits`."""
+        """Commit the offsets of the pipeline, and keep them in `commits`."""
         offsets = self.pipeline.committable()
         self.commits += [(offset, decode_metadata(metadata)) for offset, metadata in offsets.values()]
         self.pipeline.committed({partition: offset for partition, (offset, _) in offsets.items()})
@@ -132,15 +133,15 @@ class PipelineStage(ABC):
             await asyncio.wait({self.running})
 
     async def answer(self, *records: Any) -> None:
-        """Let the pipeline read these at once, and compose them as far as there is room.
+        """Let the pipeline read these at once, and compose them while there is room.
 
-        Raises what the pipeline ends with.
+        Raises the error that ends the pipeline.
         """
         self.requests.put(0, *records)
         await self.composed()
 
     async def composed(self) -> None:
-        """Let the pipeline compose what it reads, as far as there is room; raises what it ends with."""
+        """Let the pipeline compose read events while there is room; raise the error that ends it."""
         running, flow, records = self.run(), self.pipeline.flows[0], self.requests.records
         await self.until(
             lambda: (

@@ -1,6 +1,6 @@
-"""Prometheus's own programs, and what the dashboard asks of them.
+"""Prometheus's own programs, and the queries of the dashboard.
 
-A developer's machine may lack the programs; `TEST_REQUIRE_PROMTOOL=1` makes that a failure.
+Without the programs tests are skipped; with `TEST_REQUIRE_PROMTOOL=1` they fail.
 """
 
 import json

@@ -1,6 +1,6 @@
 """The rules of lanes with a query, slow and simple: units in the place of candidates, and excerpts.
 
-It stands on the rules of lanes (`lanes_model`) and on the definitions of terms and passages (`query_rules`).
+It uses the rules of lanes (`lanes_model`) and the definitions of terms and passages (`query_rules`).
 """
 
 from collections.abc import Mapping, Sequence

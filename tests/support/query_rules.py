@@ -145,7 +145,7 @@ def lg(number: int) -> int:
 def relevances(
     query: str, texts: Sequence[Sequence[str]], raws: Sequence[Mapping[str, Any]]
 ) -> tuple[list[list[int]], dict[str, int]]:
-    """Return x of each passage of each candidate, and what the decision says of the query."""
+    """Return x of each passage of each candidate, and the query section of the decision."""
     asked = set(terms(query))
     in_passages = [[terms(text) for text in passages] for passages in texts]
     lengths = [[len(runs(text)) for text in passages] for passages in texts]

@@ -1,4 +1,4 @@
-"""What tests of verifying share: events recorded with what answered them, and a run of `Verification`."""
+"""Shared parts of tests of verification: events with their answers, and a run of `Verification`."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -32,7 +32,7 @@ LINE_MAX_BYTES = 1 << 20
 
 
 def of_files(policies: Iterable[Policy]) -> Timeline:
-    """Return what an empty policies topic says."""
+    """Return the timeline of an empty policies topic."""
     return Timeline(policies, "tests", settle_ms=0)
 
 
@@ -50,7 +50,7 @@ def published(one: dict[str, Any], session: str = "s", at: str = NOW) -> dict[st
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """Lines of events, and of what answered them."""
+    """Lines of events, and of their answers."""
 
     events: tuple[bytes, ...]
     decisions: tuple[bytes, ...]
@@ -90,7 +90,7 @@ def as_lines(lines: Iterable[bytes]) -> Iterator[Record]:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What a run counted, and what it found."""
+    """The summary of a run, and its findings."""
 
     summary: VerificationSummary
     findings: tuple[Finding, ...]

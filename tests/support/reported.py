@@ -1,4 +1,4 @@
-"""What tests of the report share: decisions as they are logged, some of them hostile, and their page."""
+"""Shared parts of tests of the report: logged decisions, some of them hostile, and their page."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ DEAD_LETTER: dict[str, Any] = json.loads(
     (EXAMPLES / "context-dead-letter" / "missing-field.json").read_text()
 )
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)><!--scripts-->'\"&\u2028"
-"""What a client may call a thing."""
+"""A name that a client may give."""
 
 
 def decision(number: int, **changes: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Programs that some tests need, and that a developer's machine may lack.
+"""Programs that some tests need, and that may be missing on a developer's machine.
 
 `make test` runs on a machine with Python alone: tests without their program are skipped. CI sets the variable
 of each requirement to 1, which makes a missing program a failure.
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Requirement(Generic[T]):
-    """A program that the named `tests` need. `find` returns a false value if the machine lacks it."""
+    """A program that the named `tests` need. `find` returns a false value if it is missing."""
 
     name: str
     variable: str

@@ -1,9 +1,9 @@
-"""A script for any Python: what the rules over text make of texts, as one digest for each rule.
+"""A script for any Python: results of the rules over texts, as one digest for each rule.
 
     python rules_over_text.py WORKER < texts.json
 
-It needs no package: what the rules import from outside the standard library stands here as an empty shell.
-Only modules can be asked that such a shell does not change.
+It needs no package: empty shells replace the rules' imports from outside the standard library. Only modules
+that work with these shells can be tested.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ class Struct:
 
 
 def stand_in(worker: Path) -> None:
-    """Let the packages be found without running what they import themselves, and the shells with them."""
+    """Make the packages and the empty shells importable, without running the packages' own imports."""
     for name in ("apportion", "apportion.core"):
         package = ModuleType(name)
         package.__path__ = [str(worker.joinpath(*name.split(".")))]

@@ -1,4 +1,4 @@
-"""What tests of the running worker share: topics of their own, events in, what comes out, processes.
+"""Shared parts of tests of the running worker: separate topics, events, outputs, and processes.
 
 Every wait has a deadline, and is for a condition.
 """
@@ -40,7 +40,7 @@ TIMEOUTS_S = {
     "rebalance_timeout_s": 12.0,
     "recovery_timeout_s": 16.0,
 }
-"""Short, since nothing is far away."""
+"""Short timeouts, because every broker is local."""
 DEFAULT_TIMEOUTS_S = {name: getattr(Settings(), name) for name in TIMEOUTS_S}
 NEVER_TOO_MANY = {"dead_letter_share_max": 1.0}
 _SESSIONS = tuple(f"s{number}" for number in range(8))
@@ -48,7 +48,7 @@ Headers = tuple[tuple[str, bytes], ...]
 
 
 def own_settings(bootstrap_servers: str, **values: Any) -> Settings:
-    """Return settings whose topics are the test's own; the worker reads the same from its environment."""
+    """Return settings with topics of this test only; the worker reads the same from its environment."""
     prefix = f"test-{uuid.uuid4().hex[:12]}"
     kinds = ("requests", "policies", "composed", "decisions", "dead_letters", "usage")
     given: dict[str, Any] = {
@@ -102,7 +102,7 @@ class Outputs:
         self.records += (record for batch in batches.values() for record in batch)
 
     def of(self, topic: str) -> list[ConsumerRecord]:
-        """Return a topic's records, those of a partition in their order."""
+        """Return a topic's records, in order within each partition."""
         return [record for record in self.records if record.topic == topic]
 
     def events(self, topic: str) -> list[dict[str, Any]]:
@@ -147,7 +147,7 @@ class Stage:
     async def send_raw(
         self, key: bytes | None, value: bytes | None, headers: Headers = (), partition: int | None = None
     ) -> "asyncio.Future[Any]":
-        """Publish a record as it is; without a partition, to that of its key."""
+        """Publish an unchanged record; the default partition is the one of its key."""
         if partition is None:
             partition = partition_of(key or b"", self.settings.partitioner, self.settings.partitions)
         sent: asyncio.Future[Any] = await self.producer.send(
@@ -195,7 +195,7 @@ async def staged(settings: Settings, isolation_level: str = "read_uncommitted") 
 
 @dataclass(slots=True)
 class Worker:
-    """A worker process and what it has logged."""
+    """A worker process and its log."""
 
     process: Process
     lines: list[str] = field(default_factory=list)
@@ -240,7 +240,7 @@ class Worker:
         return await self.ended(STOP_DEADLINE_S)
 
     async def ended(self, within_s: float = DEADLINE_S) -> int:
-        """Return its exit code when it has ended by itself."""
+        """Return its exit code after its own end."""
         async with asyncio.timeout(within_s):
             return await self.process.wait()
 
@@ -294,7 +294,7 @@ def ids(events: list[dict[str, Any]]) -> set[str]:
 
 
 def without_run(decision: dict[str, Any]) -> dict[str, Any]:
-    """Return what is the same wherever and however often an event is processed."""
+    """Return the part of an output that is equal for every worker and every repetition."""
     return {name: value for name, value in decision.items() if name != "run"}
 
 

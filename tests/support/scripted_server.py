@@ -1,4 +1,4 @@
-"""An HTTP server on this machine that answers by a script and keeps what it was sent."""
+"""An HTTP server on this machine that answers by a script and records its requests."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""What tests of the tables share: recorded lines, a store that fails, an object store, and what stands."""
+"""Shared parts of tests of the tables: recorded lines, a failing store, an object store, and checks."""
 
 import json
 import subprocess
@@ -39,11 +39,11 @@ Place = tuple[str, int, int]
 
 
 class GoneError(Exception):
-    """The process is gone, as far as its store can tell."""
+    """An error in place of the death of the process."""
 
 
 class FailingStore(Store):
-    """A store whose user is killed at the write after so many, before it or right behind it."""
+    """A store that fails after this many writes, before or right after the next write."""
 
     def __init__(self, place: str, operations: int, *, behind: bool) -> None:
         super().__init__(place)
@@ -68,7 +68,7 @@ def rows_of(store: Store, table: Table) -> list[dict[str, Any]]:
 
 
 def places_of(store: Store, *tables: Table) -> list[Place]:
-    """Return the places of the rows of tables, in order; what is doubled is there twice."""
+    """Return the places of the rows of tables, in order, with duplicates."""
     rows = [row for table in tables for row in rows_of(store, table)]
     return sorted((row["topic"], row["partition"], row["offset"]) for row in rows)
 
@@ -77,7 +77,7 @@ ONE_FOR_EACH = (Table.DECISIONS, Table.DEAD_LETTERS, Table.USAGE, Table.UNREADAB
 
 
 def assert_holds(store: Store, records: Mapping[tuple[str, int], Sequence[bytes]]) -> None:
-    """Each record has one row, and each decision those of its candidates."""
+    """Require one row for each record, and the candidates' rows for each decision."""
     wanted = sorted(
         (topic, partition, offset)
         for (topic, partition), values in records.items()

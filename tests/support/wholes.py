@@ -6,7 +6,7 @@ from apportion.core.strategy_api.fit import Piece
 
 
 class CountedWhole:
-    """Pieces as they stand, one after the other."""
+    """Pieces in order, one after the other."""
 
     def __init__(self, pieces: list[Piece], count: Callable[[str], int]) -> None:
         """Begin with these pieces."""

@@ -22,13 +22,13 @@ def page(strategy: str) -> str:
 
 
 def example(strategy: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the request of a page, and the answer that the page tells."""
+    """Return the request of a page, and the answer shown on the page."""
     asked, answered = re.findall(r"```json\n(.*?)```", page(strategy), re.DOTALL)
     return json.loads(asked), json.loads(answered)
 
 
 def policy_named(name: str) -> Policy:
-    """Return the built-in policy of that name, or the one that the page of lanes holds."""
+    """Return the built-in policy of that name, or the policy on the page of lanes."""
     blocks = re.findall(r"```toml\n(name = .*?)```", page("lanes"), re.DOTALL)
     policies = (*builtin_policies(), *(parse_policy(tomllib.loads(block)) for block in blocks))
     return next(policy for policy in policies if policy.name == name)

@@ -1,4 +1,4 @@
-"""The library: what `import apportion` gives, what it leaves alone, and every example of its pages."""
+"""The library `apportion`: its names, its imports, and every example of its pages."""
 
 import io
 import os
@@ -31,7 +31,7 @@ def imported_by(code: str) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_examples_of_a_page_print_what_it_shows(
+def test_the_examples_of_a_page_print_the_shown_output(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -63,13 +63,13 @@ def test_a_type_checker_accepts_the_examples_of_the_pages(tmp_path: Path) -> Non
     assert checked.stdout == f"Success: no issues found in {len(TYPED)} source files\n"
 
 
-def test_every_function_and_every_value_of_it_stands_on_a_page() -> None:
+def test_every_function_and_value_is_on_a_page() -> None:
     told = set(re.findall(r"\w+", "".join(PAGES.values())))
     values = {name for name in library.__all__ if name in (name.lower(), name.upper())}
     assert {"COUNTERS", "compose"} < values <= told
 
 
-def test_importing_it_loads_nothing_beside_it() -> None:
+def test_importing_the_package_loads_no_other_module() -> None:
     before = imported_by("")
     after = imported_by("import apportion")
     assert {name for name in after - before if name.startswith("apportion")} == {
@@ -95,11 +95,11 @@ def test_a_name_that_it_does_not_promise_is_no_attribute() -> None:
         getattr(apportion, "import_modules")  # noqa: B009 - a type checker refuses it, as it should
 
 
-def test_its_engine_is_of_this_version_and_knows_no_secret() -> None:
+def test_its_engine_has_this_version_and_no_secret() -> None:
     assert apportion.Engine(apportion.ENGINE_VERSION, apportion.COUNTERS) == apportion.ENGINE
 
 
-def test_a_type_checker_sees_what_it_gives() -> None:
+def test_a_type_checker_sees_the_returned_types() -> None:
     asked = request([candidate("a")])
     answered = apportion.compose(asked, apportion.EMPTY, lanes_policy(budget_tokens=2_000), apportion.ENGINE)
     assert_type(answered, apportion.Answered)

@@ -37,7 +37,7 @@ class Record:
 
 
 def answer(records: list[Any], events: Iterable[Any], first_offset: int) -> dict[str, list[Any]]:
-    """Return the outcome of each event, and the changelog: `records`, then what the events add.
+    """Return the outcome of each event, and the changelog: `records`, then the records of the events.
 
     An outcome is the digest of an answer's two messages, None if the event has no answer, the code of a
     refusal, or "ends: " and the exception that would end a worker.

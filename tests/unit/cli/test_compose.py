@@ -110,7 +110,7 @@ def test_a_repeated_mistake_is_listed_three_times() -> None:
 @pytest.mark.parametrize(
     ("path", "reason"), [("nowhere", "No such file or directory"), (".", "Is a directory")]
 )
-def test_a_file_that_cannot_be_opened_is_one_line_and_wrong_usage(path: str, reason: str) -> None:
+def test_an_unreadable_file_is_a_one_line_usage_error(path: str, reason: str) -> None:
     assert apportion("compose", path) == Ended(2, b"", f"apportion: file_failed: {path}: {reason}\n")
 
 
@@ -160,7 +160,7 @@ def test_a_terminal_gets_the_text_itself(tmp_path: Path) -> None:
     assert shown.replace("\r\n", "\n") == "".join(answer["body"]["parts"]) + "\n"
 
 
-def test_a_bad_line_is_one_dead_letter_with_its_place_and_the_rest_is_answered(tmp_path: Path) -> None:
+def test_a_bad_line_is_a_dead_letter_with_its_place_and_the_rest_answered(tmp_path: Path) -> None:
     bad = request("bad", candidate("a"), candidate("b", lane="nowhere"))
     events = lines(request("r1", candidate("a")), bad, request("r2", candidate("a")))
     ended, [letter] = refused_of(events, tmp_path)
@@ -230,7 +230,7 @@ def test_a_line_above_a_smaller_bound_is_kept_whole(tmp_path: Path) -> None:
     assert base64.b64decode(letter["value"]) == b"x" * 500
 
 
-def test_a_request_that_is_sent_again_is_a_duplicate_of_the_first() -> None:
+def test_a_repeated_request_is_a_duplicate_of_the_first() -> None:
     again = request("r", candidate("a"))
     first, second = read(apportion("compose", stdin=lines(again, again)).out)
     assert first["status"] == "composed"
@@ -239,7 +239,7 @@ def test_a_request_that_is_sent_again_is_a_duplicate_of_the_first() -> None:
     assert second["session"] == first["session"]
 
 
-def test_what_a_session_spends_adds_up_across_the_lines() -> None:
+def test_a_session_adds_up_its_tokens_across_the_lines() -> None:
     asked = [("r1", "s"), ("r2", "other"), ("r3", "s"), ("r4", "other")]
     events = lines(*(request(name, candidate(name, 50), session=session) for name, session in asked))
     answers = read(apportion("compose", stdin=events).out)
@@ -251,7 +251,7 @@ def test_what_a_session_spends_adds_up_across_the_lines() -> None:
         assert answers[later]["session"]["prompts"] == 2
 
 
-def test_an_artifact_stands_in_later_contexts_until_it_is_retracted() -> None:
+def test_an_artifact_is_in_later_contexts_until_it_is_retracted() -> None:
     pooled = candidate("pooled")
     events = lines(
         request("r1"), artifact(pooled), request("r2"), request("r3"), retraction("pooled"), request("r4")
@@ -288,7 +288,7 @@ def mixed_events() -> bytes:
     )
 
 
-def test_the_same_lines_give_the_same_bytes_whatever_the_hash_seed(tmp_path: Path) -> None:
+def test_the_same_lines_give_the_same_bytes_under_any_hash_seed(tmp_path: Path) -> None:
     def written(seed: str) -> tuple[bytes, ...]:
         files = [tmp_path / f"{name}-{seed}" for name in ("decisions", "dead")]
         options = ("--decisions", files[0], "--dead-letters", files[1])
@@ -314,7 +314,7 @@ def test_decisions_and_explanations_hold_no_content_and_no_path(
 
 
 @pytest.mark.parametrize("detail", ["selected", "summary"])
-def test_decisions_are_written_in_the_detail_that_is_asked_for_and_verified_so(
+def test_decisions_are_written_and_verified_in_the_requested_detail(
     detail: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(*next(iter(SECRET.items())))
@@ -407,7 +407,7 @@ def test_a_disk_that_is_full_ends_it_with_the_files_name(option: str) -> None:
     assert "Traceback" not in ended.err
 
 
-def test_a_full_disk_behind_stdout_is_told_once(tmp_path: Path) -> None:
+def test_a_full_disk_behind_stdout_is_reported_once(tmp_path: Path) -> None:
     (tmp_path / "events.jsonl").write_bytes(lines(request("r1"), request("r2")))
     with Path("/dev/full").open("wb") as full:
         ended = subprocess.run(  # noqa: S603 - our own interpreter
@@ -427,7 +427,7 @@ def test_a_file_that_cannot_be_read_to_its_end_ends_it_with_its_name() -> None:
     assert ended.err == "apportion: file_failed: /proc/self/mem: Input/output error\n"
 
 
-def test_a_reader_of_the_decisions_that_goes_away_is_a_failure(tmp_path: Path) -> None:
+def test_a_closed_reader_of_the_decisions_is_a_failure(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "decisions")
     with started(
         command("compose", "--decisions", "decisions"),
@@ -459,7 +459,7 @@ def test_the_events_are_never_written_over(tmp_path: Path) -> None:
     assert events.read_bytes() == lines(request("r"))
 
 
-def test_a_reader_that_goes_away_ends_it_without_a_word(tmp_path: Path) -> None:
+def test_a_closed_reader_ends_the_command_silently(tmp_path: Path) -> None:
     (tmp_path / "events.jsonl").write_bytes(lines(*(request(f"r{number}") for number in range(2_000))))
     with started(
         command("compose", "events.jsonl"),

@@ -57,7 +57,7 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.fixture
 def decisions() -> list[bytes]:
-    """What `apportion compose` writes of two requests."""
+    """The output of `apportion compose` for two requests."""
     asks = [asked("r1"), asked("r2", candidates=CANDIDATES, constraints=EXCLUDED)]
     Path("events").write_bytes(b"".join(json.dumps(each).encode() + b"\n" for each in asks))
     assert apportion("compose", "events", "--decisions", "decisions").exit_code == 0
@@ -95,7 +95,7 @@ def test_an_id_that_is_unknown_or_ambiguous_is_wrong_usage(decisions: list[bytes
     assert all(identity(line) in ended.err for line in decisions)
 
 
-def test_of_a_candidate_the_record_tells_what_it_needed_and_what_was_left(decisions: list[bytes]) -> None:
+def test_a_candidates_needed_and_remaining_tokens_are_explained(decisions: list[bytes]) -> None:
     ended = explain(decisions[1], "--candidate", "c")
     assert (ended.exit_code, ended.err) == (0, "")
     lines = ended.out.decode().splitlines()
@@ -121,7 +121,7 @@ def test_a_reason_of_another_version_is_shown_by_its_name(decisions: list[bytes]
     assert "difference at $.candidates[0].score" in searched.err
 
 
-def test_with_the_events_the_smallest_changes_are_told(decisions: list[bytes]) -> None:
+def test_with_the_events_the_smallest_admitting_changes_are_shown(decisions: list[bytes]) -> None:
     ended = explain(decisions[1], "--candidate", "c", "--events", "events")
     assert (ended.exit_code, ended.err) == (0, "")
     told = ended.out.decode()
@@ -144,13 +144,13 @@ def test_no_change_is_looked_for_where_a_constraint_excludes(decisions: list[byt
     assert explain(decisions[1], "--candidate", "out", "--events", "events") == alone
 
 
-def test_a_candidate_that_stands_says_so_and_how_often_its_id_came(decisions: list[bytes]) -> None:
+def test_a_selected_candidate_is_shown_with_its_duplicates(decisions: list[bytes]) -> None:
     told = explain(decisions[1], "--candidate", "b", "--events", "events").out.decode()
     assert "It is in the context: full, 30 tokens." in told
     assert "has its id once more" in told
 
 
-def test_of_a_request_that_was_sent_again_the_first_decision_is_named(decisions: list[bytes]) -> None:
+def test_the_first_decision_of_a_repeated_request_is_named(decisions: list[bytes]) -> None:
     again = Path("events").read_bytes() + Path("events").read_bytes().splitlines()[1]
     apportion("compose", "-", "--decisions", "decisions", "--force", stdin=again)
     last = Path("decisions").read_bytes().splitlines()[-1]
@@ -165,13 +165,13 @@ def test_an_unknown_candidate_is_wrong_usage_and_not_repeated(decisions: list[by
     assert ended.err == "apportion: unknown_candidate: the decision lists no candidate with this id\n"
 
 
-def test_of_candidates_that_are_not_listed_the_error_says_how_many(decisions: list[bytes]) -> None:
+def test_the_error_counts_the_unlisted_candidates(decisions: list[bytes]) -> None:
     short = altered(decisions[1], "unlisted", value=[{"reason": "no_room", "count": 7}])
     Path("decisions").write_bytes(short + b"\n")
     assert "7 that were left out are not listed" in explain(short, "--candidate", "x").err
 
 
-def test_without_its_request_the_record_is_told_and_the_command_fails(decisions: list[bytes]) -> None:
+def test_without_its_request_the_record_is_shown_and_the_command_fails(decisions: list[bytes]) -> None:
     Path("others").write_bytes(Path("events").read_bytes().splitlines()[0] + b"\n")
     ended = explain(decisions[1], "--candidate", "c", "--events", "others")
     assert ended.exit_code == 1
@@ -196,7 +196,7 @@ def test_a_field_that_was_put_into_a_log_cannot_write_to_a_terminal(decisions: l
     assert "difference at $.tokens.\\x1b[2J" in ended.err
 
 
-def test_what_goes_together_is_asked_for(decisions: list[bytes]) -> None:
+def test_incomplete_options_are_wrong_usage(decisions: list[bytes]) -> None:
     assert explain(decisions[1], "--events", "events").exit_code == 2
     assert explain(decisions[1], "--candidate", "c", "--events", "decisions").exit_code == 2
     assert apportion("explain", "a").exit_code == 2
@@ -232,7 +232,7 @@ def test_changes_fit_a_terminal_and_ids_stay_whole(width: int) -> None:
     assert any(line.split() == ["budget_tokens", "8,000", "8,123", "1", "shrunk"] for line in lines)
 
 
-def test_a_limit_that_was_reached_and_a_range_that_was_used_up_are_told() -> None:
+def test_a_reached_search_limit_and_an_exhausted_range_are_shown() -> None:
     told = "\n".join(shown(changes(), 120))
     assert "not found: limit reached" in told
     assert "none found up to 1.000: no_room" in told
@@ -240,7 +240,7 @@ def test_a_limit_that_was_reached_and_a_range_that_was_used_up_are_told() -> Non
     assert "12,345 times" in told
 
 
-def test_of_many_displaced_the_first_are_named_and_the_rest_counted() -> None:
+def test_the_first_displaced_are_named_and_the_rest_counted() -> None:
     told = " ".join(" ".join(shown(changes(*map(str, range(13))), 120)).split())
     assert "8, 9 and 3 more" in told
 
@@ -249,7 +249,7 @@ REASONS = [(name, reason) for name in STRATEGIES for reason in Reason if meaning
 
 
 @pytest.mark.parametrize(("strategy", "reason"), REASONS)
-def test_every_reason_is_told(strategy: str, reason: Reason) -> None:
+def test_every_reason_is_explained(strategy: str, reason: Reason) -> None:
     made = answer(request(), lanes_policy()).decision
     made = replace(made, policy=replace(made.policy, strategy=strategy))
     entry = Entry("\x1b[2J", "kind", "group", 1, Outcome.OMITTED, reason=reason)
@@ -262,7 +262,7 @@ def test_no_reason_is_without_a_meaning() -> None:
     assert {reason for _, reason in REASONS} == set(Reason)
 
 
-def test_of_a_strategy_and_a_reason_of_another_version_the_names_are_enough() -> None:
+def test_unknown_strategies_and_reasons_are_shown_by_name() -> None:
     made = answer(request(), lanes_policy()).decision
     made = replace(made, policy=replace(made.policy, strategy="another"))
     for reason, line in (
@@ -275,7 +275,7 @@ def test_of_a_strategy_and_a_reason_of_another_version_the_names_are_enough() ->
     assert not can_help("another", Reason.NO_CONTENT)
 
 
-def test_it_is_told_who_says_how_much_of_it() -> None:
+def test_the_overlap_is_shown_with_the_overlapping_candidate() -> None:
     same = "The same passage, which retrieval brought twice."
     lanes = {"local": {"priority": 0, "min_tokens": 20, "max_tokens": 100}}
     policy = lanes_policy(overlap={"threshold": 300}, lanes=lanes)
@@ -289,7 +289,7 @@ def test_it_is_told_who_says_how_much_of_it() -> None:
     assert any(line.startswith("Left out, redundant: the candidates selected") for line in told[2])
 
 
-def test_a_floor_is_told_where_there_is_one() -> None:
+def test_a_lane_with_a_floor_shows_its_floor() -> None:
     many: Sequence[dict[str, Any]] = [candidate("a", 2_000), candidate("b", 2_000)]
     made = answer(request(many), lanes_policy()).decision
     entries = [entry for entry in made.candidates if entry.reason is not Reason.DUPLICATE][1:]
@@ -297,7 +297,7 @@ def test_a_floor_is_told_where_there_is_one() -> None:
     assert "local had: floor 1,000, ceiling 3,000, 2,000 used, 4,000 available" in told
 
 
-def test_of_a_source_over_its_quota_it_is_told_which_quota_admits_a_candidate() -> None:
+def test_a_source_over_its_quota_shows_the_quota_that_admits_a_candidate() -> None:
     quota = {"max_items_per_source": 1, "max_share_per_source": 500}
     policy = lanes_policy(lanes={"local": {"priority": 0, "min_tokens": 0, "max_tokens": 100, **quota}})
     asked = request(
@@ -317,7 +317,7 @@ def test_of_a_source_over_its_quota_it_is_told_which_quota_admits_a_candidate() 
     ]
 
 
-def test_a_superseded_candidate_is_told_by_whom_and_a_pin_admits_it() -> None:
+def test_a_superseded_candidate_names_the_newer_one_and_a_pin_admits_it() -> None:
     dated = [
         candidate(name, subject="port", created_at=f"2026-03-01T1{hour}:00:00Z", recency_bucket=None)
         for hour, name in enumerate(("old", "new"))

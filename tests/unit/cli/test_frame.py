@@ -64,14 +64,14 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
 
 @pytest.fixture
 def closed_port() -> Iterator[int]:
-    """A port on which nobody listens, and nobody else can."""
+    """A port without a listener, reserved so that no other process can bind it."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield taken.getsockname()[1]
 
 
 def process(code: str, **variables: str) -> str:
-    """Run code in an interpreter of its own, for what it has imported."""
+    """Run code in a fresh interpreter with the package's sources; return its output."""
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": SOURCES, **variables}
     command = [sys.executable, "-c", code]
     return subprocess.run(  # noqa: S603 - our own interpreter and code
@@ -124,7 +124,7 @@ def test_the_package_runs_as_the_command_does() -> None:
     assert version == VERSIONS
 
 
-def test_a_module_named_worker_beside_it_does_not_stand_in_for_the_package(tmp_path: Path) -> None:
+def test_a_module_named_worker_does_not_replace_the_package(tmp_path: Path) -> None:
     (tmp_path / "worker.py").write_text("raise SystemExit('another worker')")
     code = "import sys; sys.argv[1:] = ['--version']; from apportion.cli import main; main()"
     assert (
@@ -175,9 +175,7 @@ def test_a_command_shows_the_flags_that_concern_it_and_takes_all(run: Run) -> No
     assert ended.err.startswith("apportion: invalid_settings: tags_max (--tags-max): ")
 
 
-def test_a_flag_that_was_not_given_leaves_the_environment_its_say(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_absent_flag_keeps_the_environment_variable(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("APPORTION_PARTITIONS", "8")
     shown = json.loads(run("config", "--json", "--app-id", "staging").out)
     assert (shown["partitions"]["value"], shown["partitions"]["origin"]) == (8, "APPORTION_PARTITIONS")
@@ -247,7 +245,7 @@ def test_wrong_settings_are_wrong_usage_with_a_line_a_problem(run: Run, tmp_path
 
 
 @pytest.mark.parametrize("command", ["create", "check"])
-def test_an_unreachable_broker_is_one_line_that_names_it_and_a_failure(
+def test_an_unreachable_broker_is_named_in_a_one_line_failure(
     command: str, closed_port: int, tmp_path: Path
 ) -> None:
     arguments = [
@@ -278,7 +276,7 @@ def test_a_broker_that_listens_but_is_silent_is_given_up(run: Run) -> None:
 
 
 class RefusedError(Exception):
-    """What any room may raise: a code, and a text."""
+    """A typed error, as in every package: a code and a text."""
 
     code = "refused"
 
@@ -291,12 +289,12 @@ def ended_by(error: Exception, monkeypatch: pytest.MonkeyPatch, run: Run) -> End
     return run()
 
 
-def test_a_typed_error_is_one_line_and_a_failure(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_typed_error_is_a_one_line_failure(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     ended = ended_by(RefusedError("not today"), monkeypatch, run)
     assert ended == Ended(1, "", "apportion: refused: not today\n")
 
 
-def test_a_code_is_said_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_code_is_printed_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     ended = ended_by(RefusedError("refused: not today (at $)"), monkeypatch, run)
     assert ended.err == "apportion: refused: not today (at $)\n"
 
@@ -329,9 +327,7 @@ import apportion.__main__
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
 
 
-def test_config_check_reads_what_the_settings_name_and_tells_only_what_is_wrong(
-    run: Run, tmp_path: Path
-) -> None:
+def test_config_check_reads_named_files_and_reports_only_problems(run: Run, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("a fixed secret for tests")
     assert run("config", "--check", "--fingerprint-secret-file", "secret") == Ended(0, "", "")
     for wrong, said in (

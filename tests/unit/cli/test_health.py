@@ -1,4 +1,4 @@
-"""`apportion health` asks the worker of this machine; one whose loop is blocked does not keep it waiting."""
+"""`apportion health` against a worker on this machine, including a worker with a blocked event loop."""
 
 import asyncio
 import socket
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.asyncio
 
 
 class Judge:
-    """Says what it is told to."""
+    """A health judge with fixed answers."""
 
     def __init__(self, *, dead: tuple[str, ...] = (), unready: tuple[str, ...] = ()) -> None:
         self.dead, self.unready = dead, unready
@@ -47,7 +47,7 @@ async def test_a_worker_that_is_well_is_exit_code_0() -> None:
         assert await ask(port) == Ended(0, b"ok\n", "")
 
 
-async def test_a_worker_that_hangs_is_exit_code_1_and_says_why() -> None:
+async def test_a_hanging_worker_gives_exit_code_1_with_the_reason() -> None:
     async with served(Judge(dead=("partition 3 does not move, for 50 s", "and so on"))) as port:
         told = await ask(port)
     assert (told.exit_code, told.err) == (
@@ -63,33 +63,33 @@ async def test_a_worker_that_is_only_not_ready_lives() -> None:
     assert (told.exit_code, told.err) == (1, "apportion: unhealthy: the group is rebalancing\n")
 
 
-async def test_where_nobody_listens_it_is_exit_code_1() -> None:
+async def test_no_listener_gives_exit_code_1() -> None:
     port = free_port()
     told = await ask(port)
     assert told.exit_code == 1
     assert told.err.startswith(f"apportion: unhealthy: no answer from 127.0.0.1:{port}: ")
 
 
-async def test_a_worker_whose_loop_is_blocked_does_not_keep_it_waiting() -> None:
+async def test_a_blocked_worker_loop_does_not_delay_the_command() -> None:
     with socket.create_server(("127.0.0.1", 0)) as blocked:
         port = blocked.getsockname()[1]
         told = await ask(port, "--timeout", "0.2")
     assert told.err == f"apportion: unhealthy: no answer from 127.0.0.1:{port} within 0.2 s\n"
 
 
-async def test_a_worker_that_serves_nothing_cannot_be_asked() -> None:
+async def test_a_worker_without_a_health_port_cannot_be_checked() -> None:
     told = await ask(0)
     assert (told.exit_code, "health_port is 0" in told.err) == (1, True)
 
 
-async def test_an_address_that_is_anothers_is_told() -> None:
+async def test_an_address_in_use_is_reported() -> None:
     async with served(Judge()) as port:
         with pytest.raises(PortTakenError, match=f"cannot listen on 127.0.0.1:{port}"):
             async with serving("127.0.0.1", port, Judge(), Numbers(), nothing):
                 pass
 
 
-async def test_a_scraper_that_reads_nothing_keeps_nobody_waiting() -> None:
+async def test_a_scraper_that_reads_nothing_blocks_no_other_request() -> None:
     async with served(Judge()) as port:
         slow = [await asyncio.open_connection("127.0.0.1", port) for _ in range(50)]
         for _, writer in slow:

@@ -43,7 +43,7 @@ def test_all_errors_of_all_files_come_at_once_each_with_file_key_and_reason(tmp_
     assert len(told) == 5
 
 
-def test_two_files_with_one_name_and_version_are_told(tmp_path: Path) -> None:
+def test_two_files_with_one_name_and_version_are_refused(tmp_path: Path) -> None:
     for name in ("first", "second"):
         (tmp_path / f"{name}.toml").write_text(GOOD)
     ended = apportion("policies", "check", "first.toml", "second.toml")
@@ -69,7 +69,7 @@ def test_a_file_that_is_none_is_wrong_usage(files: tuple[str, ...]) -> None:
     assert apportion("policies", "check", *files).exit_code == 2
 
 
-def test_offline_the_list_has_the_built_in_policies_and_those_of_the_folder(tmp_path: Path) -> None:
+def test_the_offline_list_has_built_in_policies_and_policies_of_the_folder(tmp_path: Path) -> None:
     builtin = apportion("policies", "list", "--offline").out.decode().splitlines()
     assert any(line.startswith("lanes\t1\tlanes\tbuilt-in\talways\talways\tsha256:") for line in builtin)
     (tmp_path / "own").mkdir()
@@ -80,7 +80,7 @@ def test_offline_the_list_has_the_built_in_policies_and_those_of_the_folder(tmp_
     assert both[-1].startswith("small\t3\tlanes\tfile\t2026-01-01T00:00:00.000Z\talways\tsha256:")
 
 
-def test_the_list_is_json_where_asked() -> None:
+def test_the_list_is_json_on_request() -> None:
     ended = apportion("policies", "list", "--offline", "--format", "json")
     [lanes] = [each for each in json.loads(ended.out) if each["name"] == "lanes"]
     assert {name: lanes[name] for name in ("version", "source", "effective_from", "counts_from")} == {
@@ -91,7 +91,7 @@ def test_the_list_is_json_where_asked() -> None:
     }
 
 
-def test_nothing_is_published_where_one_file_is_refused(tmp_path: Path) -> None:
+def test_one_refused_file_prevents_every_publication(tmp_path: Path) -> None:
     (tmp_path / "good.toml").write_text(GOOD)
     (tmp_path / "bad.toml").write_text(WITHOUT_NAME)
     ended = apportion("policies", "publish", "good.toml", "bad.toml", "--brokers", "localhost:1")

@@ -27,7 +27,7 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.fixture(autouse=True)
 def decisions() -> list[bytes]:
-    """What `apportion compose` writes of three events, one of which is refused."""
+    """The output of `apportion compose` for three events, with one refused."""
     Path("chars.toml").write_text(policy_text("chars", 8_000))
     Path("folder").mkdir()
     Path("folder/chars.toml").write_text(policy_text("chars", 8_000))
@@ -53,7 +53,7 @@ def ids() -> list[str]:
     return [json.loads(line)["decision_id"] for line in Path("decisions").read_bytes().splitlines()]
 
 
-def test_that_nothing_was_there_to_replay_is_said() -> None:
+def test_an_empty_replay_is_reported() -> None:
     Path("events").write_bytes(b"")
     Path("decisions").write_bytes(b"")
     ended = replay("--budget", "45")
@@ -76,7 +76,7 @@ def test_a_pipe_gets_a_line_for_each_change_each_group_and_kind_and_the_sum() ->
     ]
 
 
-def test_where_nothing_changes_the_sum_alone_is_told_and_exits_with_0() -> None:
+def test_without_changes_only_the_summary_is_printed_and_exits_with_0() -> None:
     ended = replay("--policy", "chars.toml")
     assert ended.exit_code == 0
     assert ended.out.decode().splitlines() == [
@@ -85,7 +85,7 @@ def test_where_nothing_changes_the_sum_alone_is_told_and_exits_with_0() -> None:
     ]
 
 
-def test_json_has_a_line_for_each_decision_and_one_for_the_sum() -> None:
+def test_json_has_a_line_for_each_decision_and_for_the_summary() -> None:
     ended = replay("--budget", "45", "--format", "json")
     first, second, whole = map(json.loads, ended.out.splitlines())
     assert [each["decision_id"] for each in (first, second)] == ids()
@@ -96,7 +96,7 @@ def test_json_has_a_line_for_each_decision_and_one_for_the_sum() -> None:
     assert "cost_before" not in whole
 
 
-def test_a_policy_that_does_not_fit_is_told_with_each_decision_and_exits_with_1() -> None:
+def test_each_request_that_the_policy_refuses_is_listed_and_exits_with_1() -> None:
     Path("other.toml").write_text(policy_text("chars", 8_000, "rules"))
     ended = replay("--policy", "other.toml")
     assert ended.exit_code == 1
@@ -108,7 +108,7 @@ def test_a_policy_that_does_not_fit_is_told_with_each_decision_and_exits_with_1(
     assert misfit["error"]["code"] == "unknown_lane"
 
 
-def test_what_is_unverifiable_is_counted_alone_and_exits_with_1(decisions: list[bytes]) -> None:
+def test_unverifiable_decisions_are_counted_apart_and_exit_with_1(decisions: list[bytes]) -> None:
     changed = altered(decisions[0], "status", value="empty")
     Path("decisions").write_bytes(changed + b"\n" + decisions[1] + b"\n")
     ended = replay("--budget", "45")
@@ -119,7 +119,7 @@ def test_what_is_unverifiable_is_counted_alone_and_exits_with_1(decisions: list[
     assert (finding["found"], finding["line"], whole["replayed"]) == ("difference", 1, 1)
 
 
-def test_files_or_topics_are_read_and_what_is_of_one_of_them_is_refused_with_the_other() -> None:
+def test_options_for_topics_are_refused_with_files() -> None:
     neither = apportion("replay", "--budget", "45")
     assert (neither.exit_code, "or --from-topics" in neither.err) == (2, True)
     assert replay("--budget", "45", "--from-topics").exit_code == 2
@@ -137,7 +137,7 @@ def test_changes_may_be_joined_and_sessions_evolve() -> None:
     assert whole["statuses"] == {"composed > empty": 2}
 
 
-def test_only_the_largest_changes_are_shown_and_it_says_how_many_are_not() -> None:
+def test_only_the_largest_changes_are_shown_and_the_others_counted() -> None:
     events = [asked(f"r{number}", f"s{number}", candidates=NEVER[: 1 + number % 3]) for number in range(30)]
     Path("events").write_bytes(b"".join(json.dumps(each).encode() + b"\n" for each in events))
     apportion("compose", "events", "--decisions", "decisions", "--force", "--policies", "folder")
@@ -169,7 +169,7 @@ def test_events_or_decisions_may_come_through_a_pipe() -> None:
         ("--budget", "1", "--format", "xml"),
     ],
 )
-def test_no_change_or_a_wrong_one_is_wrong_usage(arguments: tuple[str, ...]) -> None:
+def test_an_absent_or_wrong_change_is_wrong_usage(arguments: tuple[str, ...]) -> None:
     ended = replay(*arguments)
     assert (ended.exit_code, ended.out) == (2, b"")
 
@@ -193,7 +193,7 @@ def test_a_terminal_shows_tables_that_fit(columns: int) -> None:
 
 
 def on_terminal(columns: int, *arguments: str) -> str:
-    """Return what a command shows on a terminal that wide."""
+    """Return the output of a command on a terminal of this width."""
     ours, theirs = pty.openpty()
     done = subprocess.run(  # noqa: S603 - our own interpreter
         command(*arguments),

@@ -26,7 +26,7 @@ def test_a_page_is_written_and_named() -> None:
     assert sorted(path.name for path in Path().iterdir()) == ["decisions", "report.html"]
 
 
-def test_nothing_is_written_over_unless_it_is_forced() -> None:
+def test_a_file_is_overwritten_only_with_force() -> None:
     Path("report.html").write_text("mine")
     ended = apportion("report", "decisions")
     assert (ended.exit_code, Path("report.html").read_text()) == (2, "mine")
@@ -43,7 +43,7 @@ def test_a_report_of_nothing_writes_nothing_and_fails() -> None:
     assert ended.err.startswith("apportion: no_decisions: there is no decision to report")
 
 
-def test_what_could_not_be_read_is_told_beside_what_could() -> None:
+def test_unreadable_records_are_counted_in_the_summary() -> None:
     Path("cut").write_bytes(Path("decisions").read_bytes()[:-200])
     ended = apportion("report", "cut")
     assert ended.exit_code == 0
@@ -51,7 +51,7 @@ def test_what_could_not_be_read_is_told_beside_what_could() -> None:
 
 
 @pytest.mark.parametrize("given", [(), ("gone",), (".",), ("decisions", "--output", "gone/page.html")])
-def test_what_cannot_be_a_source_or_an_output_is_wrong_usage(given: tuple[str, ...]) -> None:
+def test_an_invalid_source_or_output_is_wrong_usage(given: tuple[str, ...]) -> None:
     assert apportion("report", *given).exit_code == 2
 
 
@@ -69,7 +69,7 @@ def test_tables_of_the_sink_give_the_page_that_their_lines_give() -> None:
     assert Path("of-tables.html").read_text() == Path("of-lines.html").read_text()
 
 
-def test_the_replay_stands_in_the_page_and_half_of_one_is_refused() -> None:
+def test_the_page_has_the_replay_and_an_incomplete_replay_is_refused() -> None:
     side = {"status": "composed", "counter": "chars4", "limit": 60, "used": 50}
     change = {"decision_id": "changed", "before": side, "after": side | {"used": 9}}
     Path("replay").write_text(f"{json.dumps(change)}\n")
@@ -86,7 +86,7 @@ def test_the_queries_are_printed_as_they_are() -> None:
     assert [query.name for query in load_queries() if f"-- {query.name}\n{query.sql}" not in out] == []
 
 
-def test_without_its_extra_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_its_extra_the_command_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "apportion.decisions.analytics.source", raising=False)
     monkeypatch.setitem(sys.modules, "duckdb", None)
     ended = apportion("report", "decisions")

@@ -1,4 +1,4 @@
-"""Commands whose standard streams are closed, full, broken or not of Unicode."""
+"""Commands with standard streams that are closed, full, broken or not Unicode."""
 
 import os
 import shlex
@@ -12,7 +12,7 @@ TO_STDOUT = ("policies list --offline", "config", "config --json", "workload rec
 
 
 def redirected(arguments: str, redirection: str, folder: Path) -> tuple[int, str]:
-    """Run a command line with a stream that the shell redirects; return its exit code and what it tells."""
+    """Run a command line with a stream redirected by the shell; return its exit code and messages."""
     line = f"exec {shlex.join(command(*arguments.split()))} {redirection}"
     ended = subprocess.run(  # noqa: S603 - our own interpreter
         ["/bin/sh", "-c", line], cwd=folder, env=environment(), capture_output=True, text=True, check=False
@@ -21,7 +21,7 @@ def redirected(arguments: str, redirection: str, folder: Path) -> tuple[int, str
 
 
 @pytest.mark.parametrize("arguments", TO_STDOUT)
-def test_a_full_disk_is_one_line_and_a_failure(arguments: str, tmp_path: Path) -> None:
+def test_a_full_disk_is_a_one_line_failure(arguments: str, tmp_path: Path) -> None:
     exit_code, told = redirected(arguments, "> /dev/full", tmp_path)
     assert exit_code == 1
     assert told.startswith("apportion: file_failed: ")
@@ -30,7 +30,7 @@ def test_a_full_disk_is_one_line_and_a_failure(arguments: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("arguments", TO_STDOUT)
-def test_a_reader_that_went_away_needs_no_word(arguments: str, tmp_path: Path) -> None:
+def test_a_closed_reader_is_no_error(arguments: str, tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     ended = subprocess.run(  # noqa: S603 - our own interpreter
@@ -48,19 +48,19 @@ def test_a_reader_that_went_away_needs_no_word(arguments: str, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("arguments", "redirection"), [("config", ">&-"), ("compose", "<&-"), ("workload recorded", ">&-")]
 )
-def test_a_closed_stream_is_one_line_and_a_failure(arguments: str, redirection: str, tmp_path: Path) -> None:
+def test_a_closed_stream_is_a_one_line_failure(arguments: str, redirection: str, tmp_path: Path) -> None:
     exit_code, told = redirected(arguments, redirection, tmp_path)
     assert exit_code == 1
     assert told.startswith("apportion: file_failed: ")
     assert told.endswith(": Bad file descriptor\n")
 
 
-def test_with_stderr_closed_only_what_is_told_is_lost(tmp_path: Path) -> None:
+def test_with_stderr_closed_only_messages_are_lost(tmp_path: Path) -> None:
     assert redirected("config --json", "2>&-", tmp_path) == (0, "")
     assert redirected("config --partitions 0", "2>&-", tmp_path) == (2, "")
 
 
-def test_what_the_encoding_of_stdout_lacks_is_escaped(tmp_path: Path) -> None:
+def test_characters_outside_the_encoding_of_stdout_are_escaped(tmp_path: Path) -> None:
     (tmp_path / "apportion.toml").write_text('policies = "rules/\u00e9"', encoding="utf-8")
     shown = subprocess.check_output(  # noqa: S603 - our own interpreter
         command("config"), cwd=tmp_path, env=environment(PYTHONIOENCODING="ascii")

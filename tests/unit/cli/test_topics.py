@@ -1,4 +1,4 @@
-"""`apportion topics register`: what it prints, and how it ends."""
+"""Output and exit codes of `apportion topics register`."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +19,7 @@ def registry() -> Iterator[Registry]:
         yield registry
 
 
-def test_each_subject_is_a_line_with_what_was_done(registry: Registry) -> None:
+def test_each_subject_has_a_line_with_its_result(registry: Registry) -> None:
     first, again = [apportion("topics", "register", "--registry", registry.url) for _ in range(2)]
     assert (first.exit_code, first.err, again.exit_code) == (0, "", 0)
     assert first.out.splitlines()[0] == b"context-requests-value\tregistered\tversion 1, id 1"
@@ -42,7 +42,7 @@ def test_the_registry_can_be_a_setting(registry: Registry, monkeypatch: pytest.M
     assert len(registry.subjects) == 6
 
 
-def test_without_a_registry_nothing_is_registered() -> None:
+def test_registration_needs_a_registry() -> None:
     ended = apportion("topics", "register")
     assert ended.exit_code == 2
     assert "--registry URL" in ended.err

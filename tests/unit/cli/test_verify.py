@@ -25,7 +25,7 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.fixture
 def decisions() -> list[bytes]:
-    """What `apportion compose` writes of three events, one of which is refused."""
+    """The output of `apportion compose` for three events, with one refused."""
     events = [asked("r1"), asked("r2", layers={}), asked("r3")]
     Path("events").write_bytes(b"".join(json.dumps(each).encode() + b"\n" for each in events))
     apportion("compose", "events", "--decisions", "decisions", "--dead-letters", "letters")
@@ -37,13 +37,13 @@ def verify(lines: list[bytes], *arguments: str) -> Ended:
     return apportion("verify", "events", "decisions", *arguments)
 
 
-def test_what_compose_wrote_is_verified(decisions: list[bytes]) -> None:
+def test_the_output_of_compose_is_verified(decisions: list[bytes]) -> None:
     ended = verify(decisions)
     assert (ended.exit_code, ended.err) == (0, "")
     assert ended.out == b"2 decisions verified, 0 differences\n"
 
 
-def test_that_nothing_was_there_to_compare_is_said_and_is_no_failure(decisions: list[bytes]) -> None:
+def test_an_empty_comparison_is_reported_and_is_no_failure(decisions: list[bytes]) -> None:
     assert decisions
     Path("events").write_bytes(b"")
     ended = verify([])
@@ -80,7 +80,7 @@ def test_a_difference_exits_with_1_and_is_a_line(decisions: list[bytes]) -> None
     assert summary == "1 decision verified, 1 difference"
 
 
-def test_what_is_unverifiable_exits_with_1(decisions: list[bytes]) -> None:
+def test_unverifiable_decisions_exit_with_1(decisions: list[bytes]) -> None:
     ended = verify(decisions[:1])
     assert ended.exit_code == 1
     assert ended.out.decode().splitlines()[-1] == (
@@ -88,7 +88,7 @@ def test_what_is_unverifiable_exits_with_1(decisions: list[bytes]) -> None:
     )
 
 
-def test_json_has_a_line_for_each_and_one_for_all(decisions: list[bytes]) -> None:
+def test_json_has_a_line_for_each_finding_and_a_summary(decisions: list[bytes]) -> None:
     changed = [decisions[0], altered(decisions[1], "status", value="empty")]
     finding, summary = map(json.loads, verify(changed, "--format", "json").out.splitlines())
     assert finding == {
@@ -119,7 +119,7 @@ def test_a_table_has_a_row_for_each(decisions: list[bytes]) -> None:
     assert cells[5:] == ["$.status", '"empty"', '"composed"']
 
 
-def test_what_a_log_holds_cannot_write_to_a_terminal(decisions: list[bytes]) -> None:
+def test_a_log_cannot_write_control_characters_to_a_terminal(decisions: list[bytes]) -> None:
     ended = verify([altered(decisions[0], "\x1b[31m", value="\x1b[0m" * 100), decisions[1]])
     assert ended.exit_code == 1
     assert b"\x1b" not in ended.out
@@ -136,7 +136,7 @@ def test_a_file_that_is_not_there_or_given_twice_is_wrong_usage(decisions: list[
 
 
 @pytest.mark.parametrize("held", ["full", "digest"])
-def test_dead_letters_are_verified_by_what_they_hold(held: str) -> None:
+def test_dead_letters_are_verified_by_their_value_or_digest(held: str) -> None:
     events = [asked("r1"), asked("r2", layers={})]
     Path("events").write_bytes(b"".join(json.dumps(each).encode() + b"\n" for each in events))
     letters = ("--dead-letters", "letters")
@@ -152,7 +152,7 @@ def fingerprint(*arguments: str) -> Ended:
     return apportion("fingerprint", "--fingerprint-secret-file", "secret", *arguments)
 
 
-def test_a_path_has_the_id_under_which_it_stands_in_decisions() -> None:
+def test_a_path_has_its_id_from_the_decisions() -> None:
     one = candidate("", id=None, path="./src/a.py", chunk_index=2)
     Path("secret").write_bytes(SECRET)
     event = json.dumps(asked("r1", candidates=[one])).encode()
@@ -164,7 +164,7 @@ def test_a_path_has_the_id_under_which_it_stands_in_decisions() -> None:
     assert ended.out.decode() == f"{decision['candidates'][0]['id']}\tsrc/a.py\n"
 
 
-def test_paths_have_a_line_each_in_their_order_and_their_one_form() -> None:
+def test_each_path_has_a_line_in_order_and_in_canonical_form() -> None:
     ended = fingerprint("b/./c", "a")
     assert ended.exit_code == 0
     assert [line.split("\t") for line in ended.out.decode().splitlines()] == [
@@ -178,7 +178,7 @@ def test_a_tenants_own_secret_counts() -> None:
     assert ended.out.decode() == f"{path_id(OTHER.encode(), 'a', '', '', 0)}\ta\n"
 
 
-def test_while_secrets_are_rotated_a_path_has_a_line_for_each_with_the_sessions_that_go_by_it() -> None:
+def test_during_a_rotation_a_path_has_a_line_for_each_secret() -> None:
     Path("secrets.toml").write_text(
         f'default = "{OTHER}"\nsince = 2026-03-01T00:00:00+01:00\n[previous]\ndefault = "{SECRET.decode()}"\n'
     )
@@ -221,7 +221,7 @@ def test_without_a_secret_there_are_no_ids() -> None:
         (["--from-topics", "--snapshot", "missing"], "No such file"),
     ],
 )
-def test_what_is_read_is_said_once_and_well(arguments: list[str], told: str) -> None:
+def test_wrong_arguments_are_refused_with_a_clear_message(arguments: list[str], told: str) -> None:
     ended = apportion("verify", *arguments)
     assert ended.exit_code == 2
     assert told in " ".join(ended.err.replace("│", "").split())

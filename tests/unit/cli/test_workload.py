@@ -15,7 +15,7 @@ GIT = shutil.which("git") or "git"
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository with two commits of one file each, beside the folder of the command."""
+    """A repository with two commits of one file each, outside the working directory of the command."""
     for variable in [name for name in os.environ if name.startswith("APPORTION_")]:
         monkeypatch.delenv(variable)
     folder, elsewhere = tmp_path / "repository", tmp_path / "elsewhere"
@@ -53,7 +53,7 @@ def test_a_history_becomes_requests_that_compose_answers(
     assert len(composed.out.splitlines()) == len(events)
 
 
-def test_only_the_last_requests_are_made_if_asked(repository: Path) -> None:
+def test_only_the_last_requests_are_made_on_request(repository: Path) -> None:
     every = apportion("workload", "from-git", repository).out.splitlines()
     assert apportion("workload", "from-git", repository, "--max-requests", "1").out.splitlines() == every[-1:]
 
@@ -80,14 +80,14 @@ def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...], repository: Path
     assert apportion("workload", "from-git", *arguments).exit_code == 2
 
 
-def test_a_folder_without_a_history_is_a_failure_that_is_told(repository: Path) -> None:
+def test_a_folder_without_a_history_is_a_reported_failure(repository: Path) -> None:
     (repository.parent / "plain").mkdir()
     ended = apportion("workload", "from-git", repository.parent / "plain")
     assert ended.exit_code == 1
     assert ended.err.startswith("apportion: not_a_repository: ")
 
 
-def test_what_the_demo_suggests_to_try_next_works_as_it_stands(repository: Path) -> None:
+def test_the_next_steps_of_the_demo_work_when_pasted(repository: Path) -> None:
     told = [line.strip() for line in next_steps("").splitlines()]
     steps = [line for line in told if "events.jsonl" in line or line.startswith("export ")]
     assert len(steps) == 3, "make events, set a secret, compose them"
@@ -99,7 +99,7 @@ def test_what_the_demo_suggests_to_try_next_works_as_it_stands(repository: Path)
     assert ended.stderr.count(b"In the context, by rank") == 4
 
 
-def test_a_folder_and_a_question_become_one_request_that_search_answers(
+def test_a_folder_and_a_question_become_one_request_with_search_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -116,7 +116,7 @@ def test_a_folder_and_a_question_become_one_request_that_search_answers(
     assert again.out == made.out
 
 
-def test_what_is_left_out_of_a_folder_is_counted_by_reason(
+def test_skipped_files_of_a_folder_are_counted_by_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

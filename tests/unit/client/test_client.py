@@ -1,4 +1,4 @@
-"""Clients of a gateway: what they send, what they repeat, and what they raise."""
+"""Clients of a gateway: their requests, retries and errors."""
 
 import asyncio
 import subprocess
@@ -100,7 +100,7 @@ def test_a_request_is_sent_as_the_event_that_it_is(connect: Any) -> None:
     assert (answer.decision, answer.is_repeated) == (None, False)
 
 
-def test_a_decision_comes_beside_its_event(connect: Any) -> None:
+def test_a_decision_is_returned_with_its_answer(connect: Any) -> None:
     decision = LocalSessions().compose(REQUEST).decision
     body = b'{"composed":%b,"decision":%b}' % (COMPOSED, encode(decision))
     answer, server = composed_by(
@@ -120,7 +120,7 @@ def test_a_decision_comes_beside_its_event(connect: Any) -> None:
         [Scripted(503, BUSY, {"Retry-After": "Wed, 21 Oct 2026 07:28:00 GMT"})] * 4,
     ],
 )
-def test_a_call_without_an_answer_is_repeated_as_it_was(connect: Any, failures: list[Scripted]) -> None:
+def test_a_call_without_an_answer_is_repeated_unchanged(connect: Any, failures: list[Scripted]) -> None:
     answer, server = composed_by(connect, *failures, ANSWERED)
     assert encode(answer.composed) == COMPOSED
     assert len(server.received) == len(failures) + 1
@@ -139,7 +139,7 @@ def test_a_pause_that_would_end_after_the_deadline_ends_the_call(connect: Any) -
     assert len(server.received) == 1
 
 
-def test_a_gateway_that_is_away_is_told_with_the_request(connect: Any) -> None:
+def test_an_unreachable_gateway_is_reported_with_the_request(connect: Any) -> None:
     with scripted_server() as server:
         url = server.url
     with connect(url, deadline_s=0.05, backoff_s=0.0) as client, pytest.raises(UnansweredError) as caught:
@@ -181,7 +181,7 @@ def test_a_url_that_is_none_is_refused_at_once(url: str) -> None:
             kind(url)
 
 
-def test_artifacts_are_published_and_taken_back(connect: Any) -> None:
+def test_artifacts_are_published_and_retracted(connect: Any) -> None:
     accepted = Scripted(202)
     responses = (accepted, Scripted(503, BUSY), accepted, accepted)
     with scripted_server(*responses) as server, connect(server.url, backoff_s=0.0) as client:
@@ -196,7 +196,7 @@ def test_artifacts_are_published_and_taken_back(connect: Any) -> None:
     ]
 
 
-def test_a_client_of_ones_own_is_used_and_left_open() -> None:
+def test_a_given_http_client_is_used_and_left_open() -> None:
     with scripted_server(ANSWERED) as server, httpx2.Client(headers={"X-Own": "1"}) as http:
         with GatewayClient(server.url + "/", http=http) as client:
             client.compose(REQUEST)
@@ -260,7 +260,7 @@ async def test_fit_gives_the_same_through_a_gateway_as_in_this_process() -> None
 
 
 @pytest.mark.parametrize("missing", ["httpx2", "tenacity"])
-def test_without_the_extra_it_says_how_to_install_it(missing: str) -> None:
+def test_without_the_extra_it_names_the_install_command(missing: str) -> None:
     code = f"import sys; sys.modules[{missing!r}] = None; import apportion.client"
     ended = subprocess.run(  # noqa: S603 - our own interpreter
         [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=False

@@ -1,4 +1,4 @@
-"""The bound that no selection passes, and the prices beside it."""
+"""The upper bound on the value of any selection, and the prices of its constraints."""
 
 from fractions import Fraction
 from random import Random
@@ -74,7 +74,7 @@ def worked(**changes: object) -> BoundedChoice:
         "caps": [Cap("a", 0, 1_000), Cap("b", 0, 1_000), Cap("c", 0, 1_000)],
         "limit_tokens": 150,
     }
-    return BoundedChoice(**given | changes)  # type: ignore[arg-type] # as they are told
+    return BoundedChoice(**given | changes)  # type: ignore[arg-type] # parametrized values
 
 
 def test_the_price_is_the_score_at_which_the_limit_is_passed() -> None:
@@ -84,7 +84,7 @@ def test_the_price_is_the_score_at_which_the_limit_is_passed() -> None:
     )
 
 
-def test_where_all_fits_nothing_has_a_price() -> None:
+def test_without_a_binding_limit_all_prices_are_zero() -> None:
     found = certified(worked(limit_tokens=200, taken=[1, 1, 1, 1, 1]))
     assert (found.value, found.bound, found.gap, found.price) == (127_000, 127_000, 0, 0)
 
@@ -100,7 +100,7 @@ def test_a_ceiling_has_a_price_where_it_is_passed_sooner_than_the_limit() -> Non
     assert found.bound == 700 * 60 + 200 * 40 + 800 * 30 + 500 * 60 + 100 * 20
 
 
-def test_a_floor_has_a_price_where_it_lets_in_what_is_worth_less() -> None:
+def test_a_floor_has_a_price_if_it_admits_lower_scores() -> None:
     # 40 + b's 50 + 50 = 140 of 150, 60 more pass: 500. b itself reaches its 50 with the last, at 100
     found = certified(
         worked(caps=[Cap("a", 0, 99), Cap("b", 50, 99), Cap("c", 0, 99)], taken=[1, 1, 0, 1, 1])
@@ -109,38 +109,38 @@ def test_a_floor_has_a_price_where_it_lets_in_what_is_worth_less() -> None:
     assert found.bound == 500 * 150 - 400 * 50 + 400 * 40 + 700 * 30 + 200 * 50
 
 
-def test_protected_ones_leave_less_and_are_in_value_and_bound() -> None:
-    # 500·60 in c stands: 90 are left, of b's floor of 40 too; 40 + 30 fit, 50 more pass: 700
+def test_protected_candidates_reduce_the_rest_and_count_in_value_and_bound() -> None:
+    # 500·60 of c is taken: 90 remain, including b's floor of 40; 40 + 30 fit, 50 more pass: 700
     found = certified(worked(protected=[3], caps=[Cap("a", 0, 99), Cap("b", 40, 99), Cap("c", 99, 99)]))
     assert (found.price, found.groups) == (700, ())
     assert found.bound == 500 * 60 + 700 * 90 + 200 * 40 + 100 * 30
 
 
-def test_protected_ones_that_take_all_of_a_lane_close_it() -> None:
+def test_protected_candidates_that_fill_a_lane_close_it() -> None:
     found = certified(worked(protected=[3], caps=[Cap("a", 0, 99), Cap("b", 0, 99), Cap("c", 0, 50)]))
     assert found.groups == (GroupPrice(name="c", ceiling=901 - 700),), (
         "above all scores, less the limit's price"
     )
 
 
-def test_there_is_no_certificate_where_the_protected_ones_do_not_fit() -> None:
+def test_without_room_for_protected_candidates_there_is_no_certificate() -> None:
     assert certify(worked(protected=[3], limit_tokens=59)) is None
     assert certify(worked(protected=[3], limit_tokens=60, taken=[0, 0, 0, 1, 0])) is not None
 
 
-def test_of_nothing_the_bound_is_nothing() -> None:
+def test_an_empty_choice_has_a_bound_of_zero() -> None:
     found = certified(worked(scores=[], costs=[], group_of=[], taken=[]))
     assert (found.value, found.bound, found.gap, found.price, found.groups) == (0, 0, 0, 0, ())
 
 
-def test_what_json_does_not_hold_exactly_is_told_in_digits() -> None:
+def test_inexact_json_numbers_are_written_as_digits() -> None:
     found = certified(worked(scores=[10**30, 1, 1, 1, 1]))
     assert found.value == str(40 * 10**30 + 30 + 60)
     assert isinstance(found.price, int)
 
 
 @pytest.mark.parametrize("undiscounted", [True, False])
-def test_it_says_whether_the_rule_goes_by_other_scores(*, undiscounted: bool) -> None:
+def test_the_certificate_marks_undiscounted_scores(*, undiscounted: bool) -> None:
     found = certify(worked(), undiscounted=undiscounted)
     assert found is not None
     assert found.undiscounted is undiscounted

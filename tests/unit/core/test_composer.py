@@ -1,4 +1,4 @@
-"""Which door an event takes, and under which policy."""
+"""The composer: the handling of each event type, and the choice of its policy."""
 
 import pytest
 from msgspec.structs import replace
@@ -37,7 +37,7 @@ def test_a_retraction_needs_no_policy() -> None:
     assert (after.pool, outcome) == ((), None)
 
 
-def test_a_request_goes_by_the_policy_that_it_names_or_by_the_default_one() -> None:
+def test_a_request_uses_its_named_policy_or_the_default() -> None:
     for named, used in ((None, "later"), ("now", "now")):
         _, outcome = composer().handle(request([], policy=named, requested_at=FROM), EMPTY)
         assert outcome is not None
@@ -57,7 +57,7 @@ def test_a_strategy_that_passed_the_limit_would_be_a_broken_invariant_and_no_ans
         answer(request([], budget_tokens=20), lanes_policy())
 
 
-def test_a_request_that_is_sent_again_is_a_duplicate_whatever_todays_policy_says_of_it() -> None:
+def test_a_repeated_request_is_a_duplicate_under_any_current_policy() -> None:
     old = lanes_policy(name="old")
     without_its_lane = lanes_policy(
         name="old", lanes={"rules": {"priority": 0, "min_tokens": 0, "max_tokens": 100}}

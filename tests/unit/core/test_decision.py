@@ -1,4 +1,4 @@
-"""What an answer tells, whatever the strategy: how much is listed, in which order, and what is not there."""
+"""Decision records of every strategy: listed candidates, their order, and absent fields."""
 
 import json
 from typing import Any
@@ -87,7 +87,7 @@ def test_all_selected_and_the_first_omitted_are_listed_and_the_rest_is_counted(
 
 
 @pytest.mark.parametrize("omitted_max", [0, 1, 2])
-def test_what_leaves_the_pool_with_a_decision_is_named_in_it_beyond_the_bound(omitted_max: int) -> None:
+def test_evicted_artifacts_are_named_in_the_decision_up_to_a_bound(omitted_max: int) -> None:
     session = EMPTY
     for name in ("y", "z"):
         passed = artifact(candidate(name), expires_at="2026-03-01T11:00:00Z")
@@ -100,12 +100,12 @@ def test_what_leaves_the_pool_with_a_decision_is_named_in_it_beyond_the_bound(om
     assert counted(outcome.decision.unlisted) == {"no_content": 3 - omitted_max}
 
 
-def test_how_many_are_listed_is_a_setting() -> None:
+def test_the_number_of_listed_candidates_is_a_setting() -> None:
     assert create_engine(Settings()).omitted_max == 1_000
     assert create_engine(Settings(decision_omitted_max=5)).omitted_max == 5
 
 
-def test_the_limits_are_told_as_they_were_used() -> None:
+def test_the_decision_records_the_limits_in_use() -> None:
     session = {"max_tokens": 500, "max_tokens_per_request": 40, "backoff_prompts": 3, "idle_timeout_s": 60}
     policy = lanes_policy(budget_tokens_max=100, session=session)
     decision = answer(request([candidate("a")], budget_tokens=900), policy).decision
@@ -121,7 +121,7 @@ def test_the_secret_that_ids_were_made_with_is_named(secret: bytes | None, told:
     assert own.fingerprint_key_id == key_id(b"its own")
 
 
-def test_an_infeasible_answer_says_which_bound_was_met_first() -> None:
+def test_an_infeasible_answer_names_the_first_exceeded_bound() -> None:
     pinned = {"pinned": [{"match": {"type": "id", "value": "a"}}]}
     candidates = [candidate("a", 60, shrink="never"), candidate("b", 60), candidate("c", 5_000)]
     outcome = answer(request(candidates, constraints=pinned, budget_tokens=50), lanes_policy())
@@ -133,7 +133,7 @@ def test_an_infeasible_answer_says_which_bound_was_met_first() -> None:
     ]
 
 
-def test_what_does_not_stand_in_full_says_what_it_had_in_full() -> None:
+def test_a_shrunk_candidate_records_its_full_tokens() -> None:
     candidates = [candidate("a", content="seventeen letters\n" * 200, token_estimate=30)]
     outcome = answer(request(candidates, budget_tokens=300), lanes_policy())
     [entry] = outcome.decision.candidates
@@ -143,7 +143,7 @@ def test_what_does_not_stand_in_full_says_what_it_had_in_full() -> None:
     assert (whole.fidelity, whole.full_tokens) == ("full", UNSET)
 
 
-def test_reasons_stand_by_their_number_then_their_name() -> None:
+def test_reasons_are_ordered_by_count_then_name() -> None:
     decision = six(1_000).decision
     assert list(counted(decision.reasons).items()) == [
         ("excluded_by_policy", 2),
@@ -156,12 +156,12 @@ def test_reasons_stand_by_their_number_then_their_name() -> None:
     )
 
 
-def test_where_nothing_is_left_out_the_summary_says_no_more() -> None:
+def test_without_omissions_the_summary_names_no_reason() -> None:
     outcome = answer(request([candidate("a", 5)], budget_tokens=50), lanes_policy())
     assert outcome.decision.summary == "composed: 1 of 1 candidates, 5 of 50 tokens"
 
 
-def test_what_is_set_aside_ranks_behind_all_others_by_id() -> None:
+def test_unsuitable_artifacts_rank_last_by_id() -> None:
     session = EMPTY
     for name in ("z", "y"):
         session = publish(artifact({"id": name, "content": "without a lane"}), session, ENGINE, 60)
@@ -171,7 +171,7 @@ def test_what_is_set_aside_ranks_behind_all_others_by_id() -> None:
     assert {(entry.kind, entry.group) for entry in entries[2:]} == {("", "")}
 
 
-def test_only_what_was_rendered_has_a_text() -> None:
+def test_only_rendered_answers_have_a_text() -> None:
     policy = lanes_policy(session={"max_tokens": 10})
     pinned = {"pinned": [{"match": {"type": "id", "value": "a"}}]}
     composed = answer(request([candidate("a", 10)], request_id="r"), policy)
@@ -192,7 +192,7 @@ def test_only_what_was_rendered_has_a_text() -> None:
 
 
 @pytest.mark.parametrize("strategy", FIELDS)
-def test_what_was_withheld_was_neither_counted_nor_weighed(strategy: str) -> None:
+def test_withheld_candidates_are_neither_counted_nor_scored(strategy: str) -> None:
     outcome = answer(asked(**FIELDS[strategy], budget_tokens=0), POLICIES[strategy])
     assert outcome.composed.status == "disabled"
     assert outcome.decision.tokens == DecisionTokens(limit=0, reserved=0, estimated=0, used=0, remaining=0)
@@ -205,7 +205,7 @@ def test_what_was_withheld_was_neither_counted_nor_weighed(strategy: str) -> Non
         assert (group["used"], group["available"], group["selected"]) == (0, 0, 0)
 
 
-def test_only_what_is_superseded_names_a_newer_candidate() -> None:
+def test_only_superseded_candidates_name_a_newer_candidate() -> None:
     dated: dict[str, Any] = {"subject": "port", "recency_bucket": None}
     candidates = [candidate(name, created_at=f"2026-03-01T1{name}:00:00Z", **dated) for name in "01"]
     asked_twice = request(candidates, request_id="r")
@@ -218,7 +218,7 @@ def test_only_what_is_superseded_names_a_newer_candidate() -> None:
     assert named == [[(None, None), ("superseded", "1")], [("duplicate", None), ("duplicate", None)]]
 
 
-def test_of_one_id_and_one_subject_the_newest_counts_and_the_others_are_duplicates() -> None:
+def test_the_newest_of_one_id_and_subject_wins_and_others_are_duplicates() -> None:
     candidates = [
         candidate(
             "x",

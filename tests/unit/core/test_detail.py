@@ -1,4 +1,4 @@
-"""Decisions in less detail: what they leave out, what stays, and what vouches for the rest."""
+"""Decisions in less detail: dropped fields, kept fields, and the digest over the full record."""
 
 import json
 from hashlib import sha256
@@ -29,7 +29,7 @@ def test_in_full_it_is_the_decision_itself() -> None:
     assert not told(FULL).keys() & {"detail"}
 
 
-def test_selected_leaves_out_who_was_omitted_and_counts_them() -> None:
+def test_detail_selected_drops_omitted_candidates_and_counts_them() -> None:
     less = in_detail(FULL, Detail.SELECTED)
     assert [entry.id for entry in less.candidates] == ["a"]
     assert counted(less.unlisted) == counted(FULL.reasons) == {"budget_exceeded": 1, "no_content": 1}
@@ -76,14 +76,14 @@ def test_a_log_in_less_detail_is_verified(detail: Detail) -> None:
 
 
 @pytest.mark.parametrize("detail", LESS)
-def test_what_is_left_out_is_vouched_for_by_the_digest(detail: Detail) -> None:
+def test_the_digest_covers_the_dropped_details(detail: Detail) -> None:
     recording = recorded([asked("r1")], detail=detail)
     [line] = recording.decisions
     edited = altered(line, "digests", "record", value="sha256:" + "0" * 64)
     assert verified(recording, decisions=[edited]).findings[0].place == "$.digests.record"
 
 
-def test_a_record_does_not_pass_for_one_in_another_detail() -> None:
+def test_a_record_is_not_accepted_in_another_detail() -> None:
     nothing = recorded([asked("r1", candidates=[])], detail=Detail.SELECTED)
     [line] = nothing.decisions
     edited = altered(line, "detail", value="summary")

@@ -12,7 +12,7 @@ from apportion.core.text.reckoning import Correction
 
 
 def piece(letter: str, full: int, *forms: int, protected: bool = False) -> Piece:
-    """Return a piece whose form k costs forms[k - 1]; without forms it never shrinks."""
+    """Return a piece with forms of the given costs; without forms it never shrinks."""
     whole = Shrunk(letter * full, full)
     rung = Rung(len(forms), lambda kept: letter * forms[kept - 1])
     return Piece(whole, lambda: Ladder(whole, (rung,), len) if forms else None, protected=protected)
@@ -43,9 +43,9 @@ def test_a_piece_without_a_form_within_its_target_stays_as_it_is_where_its_small
     assert fitted(pieces, 9, 8) == "a" * 8 + "c"
 
 
-def test_where_the_rest_does_not_fit_afresh_it_stands_at_its_floors_with_which_it_fits() -> None:
+def test_if_the_new_search_fails_the_texts_stay_at_their_floors() -> None:
     counts: Mapping[str, int] = {"a" * 18: 17, "a" * 10: 11}
-    # at its floor a stands with 5; afresh, 7 too many, it is searched within 11: with 10 the whole counts 11
+    # at its floor a has 5; searched again, 7 too many, within 11: with 10 the whole counts 11
     pieces = [piece("b", 30), piece("a", 18, 5, 11, 10)]
     assert fitted(pieces, 10, 10, lambda text: counts.get(text, len(text))) == "a" * 5
 
@@ -56,13 +56,13 @@ def test_a_piece_that_is_no_larger_than_the_floor_is_not_looked_into() -> None:
 
 
 class Hopeful(CountedWhole):
-    """Reckons a token less for each piece that stands than the text counts."""
+    """An estimate that is one token too low for each piece in the text."""
 
     def tokens(self) -> int:
         return max(0, super().tokens() - sum(1 for part in self._pieces if not part.dropped))
 
 
-def test_where_the_reckoning_was_too_low_it_begins_again_with_what_was_missing() -> None:
+def test_too_low_an_estimate_restarts_the_search_with_the_difference() -> None:
     pieces = [piece("b", 5), piece("a", 10)]
     whole = Hopeful(pieces, len)
     counted: list[str] = []
@@ -72,7 +72,7 @@ def test_where_the_reckoning_was_too_low_it_begins_again_with_what_was_missing()
         return len(text)
 
     fit = Fit(pieces, whole, count, 9, 0, Correction())
-    # as reckoned, ten of a are nine; a token more, nothing is left that fits but nothing
+    # by the estimate, ten of a are nine; with a token more, only the empty text fits
     assert fit.fit(15)
     assert (fit.text, fit.tokens) == ("", 0)
     assert counted == ["a" * 10, ""]

@@ -1,4 +1,4 @@
-"""The messages of a conversation: their digests, and that what is emitted is what came."""
+"""The messages of a conversation: their digests, and their unchanged output."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ MESSAGES = st.dictionaries(st.text(max_size=3), VALUES, max_size=3)
 
 
 @given(st.lists(MESSAGES, max_size=4).map(tuple), st.text() | MESSAGES, st.data())
-def test_a_digest_is_that_of_the_canonical_json_of_what_is_digested(
+def test_a_digest_covers_the_canonical_json_of_its_value(
     messages: tuple[dict[str, Any], ...], new_message: str | dict[str, Any], data: st.DataObject
 ) -> None:
     history = history_of(Conversation(new_message=new_message, messages=messages))

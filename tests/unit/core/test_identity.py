@@ -1,4 +1,4 @@
-"""What "equal" means: canonical JSON, rounding, ids, globs, paths, moments."""
+"""The basis of equality: canonical JSON, rounding, ids, globs, paths, times."""
 
 import tracemalloc
 from datetime import UTC, datetime
@@ -38,7 +38,7 @@ free_values = st.recursive(
 
 
 @given(values)
-def test_our_canonical_json_is_rfc_8785_for_what_we_put_in(value: object) -> None:
+def test_our_canonical_json_is_rfc_8785_for_our_values(value: object) -> None:
     assert canonical_json(value) == rfc8785.dumps(value)  # type: ignore[arg-type] # any JSON value
 
 
@@ -66,13 +66,13 @@ def test_numbers_just_below_a_half_in_binary_round_up() -> None:
     ]
 
 
-def test_of_numbers_that_were_rounded_only_so_many_are_remembered() -> None:
+def test_the_cache_of_rounded_numbers_is_bounded() -> None:
     for number in range(70_000):
         assert thousandths(number / 8_000) == (number + 4) // 8
-    assert len(thousandths.__self__) <= 1 << 16  # type: ignore[attr-defined] # a method of what remembers
+    assert len(thousandths.__self__) <= 1 << 16  # type: ignore[attr-defined] # a method of the cache wrapper
 
 
-def test_ids_from_paths_are_stable_and_tell_nothing() -> None:
+def test_ids_from_paths_are_stable_and_hide_the_path() -> None:
     # printf '%s' src/auth.ts | openssl dgst -sha256 -hmac secret -binary | basenc --base64url | head -c 12
     assert fingerprint(b"secret", "src/auth.ts") == "vs1DwyCUG-c4"
     assert path_id(b"secret", "src/auth.ts", "local_diff", "local", 0) == "KZJHL-Za-yJJs0KiDlvAWs8Q"
@@ -91,7 +91,7 @@ def test_an_id_from_a_path_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None
     assert made == [(b"made once", "src/a.py"), (b"made again", "src/a.py")]
 
 
-def test_what_a_candidate_does_not_have_is_empty_in_its_id() -> None:
+def test_absent_fields_of_a_candidate_are_empty_in_its_id() -> None:
     assert named(Candidate(path="./a"), b"secret") == (path_id(b"secret", "a", "", "", 0), "a")
 
 
@@ -115,7 +115,7 @@ def test_a_secret_is_named_by_a_digest_over_a_domain_and_it() -> None:
         (1 << 62, "9999-12-31T23:59:59.999999+00:00"),
     ],
 )
-def test_a_moment_is_told_in_utc_or_as_the_nearest_that_can_be_written(moment_us: int, told: str) -> None:
+def test_a_time_is_written_in_utc_and_clamped_to_the_valid_range(moment_us: int, told: str) -> None:
     assert utc(moment_us) == datetime.fromisoformat(told)
     assert utc(moment_us).tzinfo is UTC
 
@@ -137,7 +137,7 @@ def test_a_decision_id_follows_from_tenant_session_start_sequence_and_request() 
         ("a/C:", "a/C:"),
     ],
 )
-def test_paths_have_one_form(path: str, normal: str) -> None:
+def test_paths_have_one_canonical_form(path: str, normal: str) -> None:
     assert normalised_path(path, ".path") == normal
 
 
@@ -146,7 +146,7 @@ def test_a_path_has_the_same_id_whether_it_is_remembered_or_not() -> None:
     assert path_id(*arguments) == long_path_id(*arguments)
 
 
-def test_of_paths_as_long_as_events_nothing_is_held() -> None:
+def test_very_long_paths_are_not_cached() -> None:
     tracemalloc.start()
     try:
         for number in range(20):

@@ -1,4 +1,4 @@
-"""What is remembered between calls: what the conformance files of the cache cannot say."""
+"""The composition cache between calls, beyond the conformance files of the cache."""
 
 import gc
 import tracemalloc
@@ -36,9 +36,9 @@ ASKED: dict[str, Any] = {
 
 
 def hits(changes: dict[str, Any], policy: Policy = POLICY, engine: Engine = ENGINE) -> bool:
-    """Ask twice in one session, the second time with these changes, and tell whether that was remembered.
+    """Ask twice in one session, the second time with these changes; return whether the cache hit.
 
-    Either way its bytes are those of a worker that remembers nothing.
+    The bytes of the second answer equal the answer without a cache.
     """
     memory = Memory()
     first = answer(request(**ASKED), POLICY, memory=memory)
@@ -64,12 +64,12 @@ def with_first(**changes: Any) -> dict[str, Any]:
     ],
     ids=["nothing", "the order of candidates", "time passes", "time goes back"],
 )
-def test_what_is_asked_again_is_remembered_for_less_than_the_ttl(changes: dict[str, Any]) -> None:
+def test_a_repeated_question_hits_the_cache_before_the_ttl(changes: dict[str, Any]) -> None:
     assert hits(changes)
 
 
 @pytest.mark.parametrize("at", ["2026-03-01T12:05:00Z", "2026-03-01T11:55:00Z"])
-def test_after_the_ttl_of_event_time_it_is_composed_afresh(at: str) -> None:
+def test_after_the_ttl_of_event_time_the_cache_misses(at: str) -> None:
     assert not hits({"requested_at": at})
 
 
@@ -97,7 +97,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_change_of_what_is_asked_misses(change: str) -> None:
+def test_a_changed_question_misses(change: str) -> None:
     assert not hits(CHANGES[change])
 
 
@@ -125,7 +125,7 @@ def test_beyond_either_bound_the_least_recently_used_is_forgotten(policys: int, 
     assert (memory.compositions.hits, memory.compositions.misses) == (2, 4)
 
 
-def test_of_all_policies_the_one_that_was_used_least_recently_gives_way() -> None:
+def test_a_full_cache_evicts_the_least_recently_used_policy() -> None:
     one, other, memory = lanes_policy(name="one"), lanes_policy(name="other"), Memory(compositions_max=2)
     asked = request([candidate("a")])
     used = [answer(asked, policy, memory=memory) for policy in (one, other, one)]
@@ -135,7 +135,7 @@ def test_of_all_policies_the_one_that_was_used_least_recently_gives_way() -> Non
 
 
 def filled(memory: Memory, policy: Policy, names: str, count: int = 300) -> list[bool]:
-    """Compose once for each name, of so many candidates, and tell which were remembered."""
+    """Compose once for each name with this many candidates; return for each whether the cache hit."""
     return [
         answer(
             request([candidate(f"{name}{number}") for number in range(count)]), policy, memory=memory
@@ -158,7 +158,7 @@ def test_the_bytes_of_compositions_are_bounded_over_all_policies() -> None:
     assert filled(memory, one, "ba") == [True, False], "the least recently used of the other policy went"
 
 
-def test_large_compositions_of_one_policy_push_out_none_of_others() -> None:
+def test_large_compositions_of_one_policy_evict_none_of_another() -> None:
     small, large = lanes_policy(name="small"), lanes_policy(name="large")
     memory = Memory(compositions_max_bytes=1 << 20)
     filled(memory, small, "abc", count=1)
@@ -176,7 +176,7 @@ def test_a_composition_above_the_bound_is_not_remembered_and_pushes_out_no_other
     assert filled(Memory(compositions_max_bytes=0), POLICY, "aa") == [False, False]
 
 
-def test_a_composition_that_is_made_anew_counts_once() -> None:
+def test_a_recomposed_entry_is_stored_once() -> None:
     memory = Memory()
     first = answer(request(**ASKED), POLICY, memory=memory)
     size_bytes = memory.compositions.size_bytes
@@ -186,7 +186,7 @@ def test_a_composition_that_is_made_anew_counts_once() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 40, 300, 2_000])
-def test_the_estimate_of_a_composition_is_near_what_it_takes(count: int) -> None:
+def test_the_size_estimate_of_a_composition_is_near_its_memory_use(count: int) -> None:
     policy, memory = lanes_policy(), Memory()
     composer = Composer(ENGINE, Catalogue([policy]), policy.name, memory)
     events = [
@@ -229,7 +229,7 @@ def test_an_event_time_far_ahead_empties_no_cache_of_others() -> None:
     assert filled(memory, POLICY, "a") == [True]
 
 
-def test_what_is_not_remembered_takes_nobodys_place() -> None:
+def test_an_uncached_policy_evicts_no_entry() -> None:
     memory, never = Memory(), lanes_policy(cache={"max_entries": 0})
     policies = lanes_policy(cache={"max_entries": 1}), never, lanes_policy(cache={"max_entries": 1})
     answered = [answer(request(**ASKED), policy, memory=memory) for policy in policies]
@@ -259,7 +259,7 @@ class Recording:
 
 
 def counted(memory: Memory, *contents: str) -> list[str]:
-    """Compose once of these contents, and return those that had to be counted."""
+    """Compose once of these contents, and return the contents that had to be counted."""
     counter = Recording()
     ones = [candidate(f"c{place}", content=content) for place, content in enumerate(contents)]
     outcome = answer(request(ones), POLICY, EMPTY, Engine(ENGINE.version, {"chars4": counter}), memory)
@@ -275,7 +275,7 @@ def test_a_content_is_counted_once_across_the_requests() -> None:
     assert (memory.counts.hits, memory.counts.misses) == (2, 3)
 
 
-def test_of_too_many_counts_the_least_recently_used_are_forgotten() -> None:
+def test_a_full_cache_of_counts_evicts_the_least_recently_used() -> None:
     memory = Memory(counts_max=2)
     assert counted(memory, "one", "two") == ["one", "two"]
     assert counted(memory, "one") == []

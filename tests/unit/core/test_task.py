@@ -1,4 +1,4 @@
-"""The key of a task: whatever a strategy may read is in it, and the order of the candidates is not."""
+"""The cache key of a task: every field that a strategy may read, but not the order of candidates."""
 
 from typing import Any, cast
 
@@ -109,7 +109,7 @@ def test_every_field_of_an_own_part_is_in_the_key(part: OwnPart, name: str, valu
     assert key(replace(TASK, own=replace(part, **{name: value}))) != key(replace(TASK, own=part))
 
 
-def test_what_a_session_part_adds_to_a_key_is_as_recorded_decisions_have_it() -> None:
+def test_session_parts_of_a_key_match_the_recorded_decisions() -> None:
     assert SessionPart(carried=b"x").key() == [b"x"]
     assert SessionPart(carried=b"x", is_cold=True).key() == [(b"x", True, False)]
     assert SessionPart(carried=b"", is_outdated=True, marking_key=b"k").key() == [
@@ -134,7 +134,7 @@ class Watched:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
-def test_of_a_request_a_strategy_reads_only_the_fields_that_it_declares(strategy: Strategy[Any, Any]) -> None:
+def test_a_strategy_reads_only_its_declared_fields_of_a_request(strategy: Strategy[Any, Any]) -> None:
     given = asked(layers={"project": "x"}, conversation={"new_message": "x"}, constraints=PINNED)
     names: set[str] = set()
     part = strategy.read_own(cast("ContextRequest", Watched(given, names)), SESSION)

@@ -52,7 +52,7 @@ def test_no_number_is_cut_on_a_console_of_any_usual_width(columns: int) -> None:
     assert "…" not in heading
 
 
-def test_the_first_context_is_told_by_lanes_then_from_its_first_change_on() -> None:
+def test_the_first_context_is_shown_by_lanes_then_from_its_first_change() -> None:
     answer = json.loads(COMPOSED)
     lines = [f"line {number}" for number in range(20)]
     answer["text"] = "\n\n".join([*lines[:4], "@@ -1 +1 @@", *lines[4:]])
@@ -66,7 +66,7 @@ def test_the_first_context_is_told_by_lanes_then_from_its_first_change_on() -> N
     assert told == ["… 4 lines …", "@@ -1 +1 @@", *lines[4:9], "… 11 more lines …"]
 
 
-def test_a_context_without_a_change_is_told_from_its_beginning_to_its_end() -> None:
+def test_a_context_without_a_change_is_shown_whole() -> None:
     answer = json.loads(COMPOSED) | {"text": "one\ntwo"}
     context = view.excerpt(json.dumps(answer).encode(), 80)
     assert context is not None
@@ -89,12 +89,12 @@ def test_an_escape_sequence_of_a_client_is_not_printed() -> None:
         assert "\x07" not in shown
 
 
-def test_an_id_that_looks_like_markup_stands_as_it_is() -> None:
+def test_an_id_that_looks_like_markup_is_printed_literally() -> None:
     named = msgspec.structs.replace(DECISION, session_id="[/b]")
     assert printed(view.line(named, 0.0, view.layout(200))).startswith("[/b] ")
 
 
-def test_what_a_killed_worker_held_up_is_counted_and_tells_nothing_of_latency() -> None:
+def test_answers_delayed_by_a_kill_count_but_not_for_latency() -> None:
     tally = DemoTally()
     tally.add(Reply(0, 0.5, COMPOSED, DECISION))
     tally.add(Reply(1, 9.0, COMPOSED, DECISION), held_up=True)
@@ -104,7 +104,7 @@ def test_what_a_killed_worker_held_up_is_counted_and_tells_nothing_of_latency() 
     assert total.latencies_s == {50: 0.1, 95: 0.5, 99: 0.5}
 
 
-def test_a_summary_without_a_decision_tells_of_dead_letters_alone() -> None:
+def test_a_summary_without_decisions_shows_only_dead_letters() -> None:
     tally = DemoTally()
     tally.add(Reply(0, 0.5, dead_letter=LETTER))
     shown = printed(view.summary(tally.summary()))
@@ -132,7 +132,9 @@ def charged(before: int, after: int, prompts: int) -> Reply:
     ],
     ids=["each once", "one twice", "begun afresh"],
 )
-def test_what_is_charged_is_what_the_ledgers_grew_by(answers: list[Reply], told: tuple[int, int]) -> None:
+def test_the_charged_tokens_are_the_growth_of_the_ledgers(
+    answers: list[Reply], told: tuple[int, int]
+) -> None:
     tally = DemoTally()
     for answer in answers:
         tally.add(answer)
@@ -160,7 +162,7 @@ def holding(session: str, tokens: int, *, used: int = 1_000, cold: bool = False)
     return Reply(0, 0.1, COMPOSED, decision)
 
 
-def test_what_is_held_is_read_at_a_tenth_and_was_written_the_turn_before_at_a_quarter_more() -> None:
+def test_held_tokens_cost_a_tenth_and_were_written_at_a_quarter_more() -> None:
     tally = DemoTally()
     for answer in (holding("a", 0), holding("b", 0), holding("a", 800), holding("a", 600)):
         tally.add(answer)
@@ -173,7 +175,7 @@ def test_what_is_held_is_read_at_a_tenth_and_was_written_the_turn_before_at_a_qu
     assert f"{DECISION.policy.name} 26% of what the input costs" in shown
 
 
-def test_a_cold_cache_serves_nothing_of_what_is_held() -> None:
+def test_a_cold_cache_serves_no_held_tokens() -> None:
     tally = DemoTally()
     for answer in (holding("a", 0), holding("a", 500, cold=True), holding("a", 400)):
         tally.add(answer)

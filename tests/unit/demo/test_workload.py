@@ -1,4 +1,4 @@
-"""A repository's history as events: what is asked about, when, by whom, and with which candidates."""
+"""A repository's history as events: their subjects, times, sessions and candidates."""
 
 import hashlib
 import json
@@ -120,7 +120,7 @@ def project(git: Git) -> Git:
 
 
 def asked(events: list[Event]) -> list[tuple[str, list[str]]]:
-    """Return the trigger of each event, and the paths whose difference stands first in it."""
+    """Return the trigger of each event, and the paths of its differences."""
     return [(event["trigger"]["event"], paths(event, "local_diff")) for event in events]
 
 
@@ -138,7 +138,7 @@ def contents(event: Event) -> str:
     return "\n".join(candidate["content"] for candidate in event["candidates"])
 
 
-def test_every_changed_file_is_asked_about_and_then_the_commit(project: Git) -> None:
+def test_every_changed_file_gets_a_request_and_then_the_commit(project: Git) -> None:
     events = project.events()[-2:]
 
     assert asked(events) == [("file_saved", ["shop/till.py"]), ("git_commit", ["shop/till.py"])]
@@ -164,7 +164,7 @@ def test_candidates_of_every_kind_are_offered_in_their_lanes(project: Git) -> No
     }
 
 
-def test_what_is_offered_belongs_to_the_change(project: Git) -> None:
+def test_offered_candidates_belong_to_the_change(project: Git) -> None:
     started, of_stock, _, of_till, _ = project.events()[-5:]
 
     assert paths(of_stock, "test_context") == ["tests/test_stock.py"]
@@ -221,7 +221,7 @@ def test_a_content_that_comes_back_is_as_old_as_its_return(git: Git) -> None:
         }
 
 
-def test_what_only_a_merge_brought_is_as_old_as_the_merge(git: Git) -> None:
+def test_changes_of_a_merge_alone_have_the_age_of_the_merge(git: Git) -> None:
     git.commit({"a.txt": "some words\n"}, at="2024-01-01T10:00:00+00:00")
     git("checkout", "--quiet", "-b", "branch")
     git.commit({"b.txt": "b\n"}, at="2024-01-02T10:00:00+00:00")
@@ -235,7 +235,7 @@ def test_what_only_a_merge_brought_is_as_old_as_the_merge(git: Git) -> None:
     assert guide["created_at"] == "2024-01-03T10:00:00Z"
 
 
-def test_a_commit_s_message_says_what_is_relevant(git: Git) -> None:
+def test_a_commits_message_sets_the_relevance(git: Git) -> None:
     git.commit({"a.txt": "plain words\n", "pump.txt": "how to start the pump\n", "c.txt": "nothing\n"})
     git.commit({"a.txt": "other words\n"}, message="Say more of the pump")
 
@@ -260,7 +260,7 @@ def test_the_edited_part_of_a_file_is_offered_and_what_its_author_edited_that_we
     assert edited == [("a.txt", 4), ("earlier.txt", 0)]
 
 
-def test_of_equally_fitting_messages_the_latest_comes_first(git: Git) -> None:
+def test_the_latest_of_equally_relevant_messages_comes_first(git: Git) -> None:
     for number in range(12):
         git.commit({"a.txt": f"{number}\n"}, message=f"Message {number}")
 
@@ -289,7 +289,7 @@ def test_scores_are_shares_in_thousandths_and_the_change_itself_fits_best(projec
     assert nearest["local_diff"][0] >= nearest["rule_doc"][0] > 0
 
 
-def test_events_come_in_ascending_time_whatever_the_order_of_the_commits(git: Git) -> None:
+def test_events_come_in_ascending_time_for_any_order_of_commits(git: Git) -> None:
     for day, name in enumerate("cab"):
         at = f"2024-01-{ {'a': 1, 'b': 2, 'c': 3}[name]:02}T10:00:00+00:00"
         git.commit({f"{name}.txt": f"{name}{day}\n"}, at=at)
@@ -301,7 +301,7 @@ def test_events_come_in_ascending_time_whatever_the_order_of_the_commits(git: Gi
     assert times == sorted(times)
 
 
-def test_of_commits_of_one_second_the_parent_comes_first(git: Git) -> None:
+def test_the_parent_comes_first_among_commits_of_one_second(git: Git) -> None:
     oids = [git.commit({"a.txt": f"{number}\n"}) for number in range(8)]
 
     committed = [event for event in git.events() if event["trigger"]["event"] == "git_commit"]
@@ -328,7 +328,7 @@ def test_a_session_is_one_author_in_one_iso_week_in_utc(git: Git) -> None:
     assert "ann" not in first
 
 
-def test_what_is_no_text_is_never_asked_about_nor_offered(git: Git) -> None:
+def test_files_without_text_are_neither_asked_about_nor_offered(git: Git) -> None:
     git.commit({"text.txt": "words of a text\n"})
     (git.folder / "link.txt").symlink_to("text.txt")
     module = git.commit(
@@ -383,7 +383,7 @@ def test_any_name_of_a_file_travels_as_it_is(git: Git, name: str) -> None:
     assert [line[:4] for line in difference.split("\n")] == ["--- ", "+++ ", "@@ -", "-fir", "+sec", ""]
 
 
-def test_a_file_whose_name_is_not_utf8_is_left_out(git: Git) -> None:
+def test_a_file_with_a_name_outside_utf8_is_left_out(git: Git) -> None:
     (git.folder / os.fsdecode(b"caf\xe9.txt")).write_text("words\n")
     git.commit({"a.txt": "words\n"})
 
@@ -410,7 +410,7 @@ def test_a_file_may_become_a_folder_and_a_folder_a_file(git: Git) -> None:
     assert [paths(event, "local_diff")[0] for event in git.events()[3:7]] == ["a", "a/d", "b", "b/c"]
 
 
-def test_a_folder_whose_mode_an_old_tool_wrote_with_a_zero_is_a_folder(git: Git) -> None:
+def test_a_folder_mode_with_a_leading_zero_is_a_folder(git: Git) -> None:
     git.commit({"a/b.txt": "words\n"})
     tree = b"tree 29\x00040000 a\x00" + bytes.fromhex(git("rev-parse", "HEAD:a"))
     oid = hashlib.sha1(tree).hexdigest()  # noqa: S324 - git's own
@@ -432,7 +432,7 @@ def test_a_repository_of_sha256_is_read_like_any(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_how_often_git_is_started_anew_changes_no_byte(project: Git, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_restarting_git_changes_no_byte(project: Git, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = list(from_git(project.folder))
 
     monkeypatch.setattr(repository, "_QUESTIONS_MAX", 1)
@@ -440,7 +440,7 @@ def test_how_often_git_is_started_anew_changes_no_byte(project: Git, monkeypatch
     assert list(from_git(project.folder)) == expected
 
 
-def test_a_merge_is_not_asked_about_and_its_branch_is(git: Git) -> None:
+def test_a_merge_gets_no_request_but_its_branch_does(git: Git) -> None:
     git.commit({"a.txt": "a\n"}, at="2024-01-01T10:00:00+00:00")
     git("checkout", "--quiet", "-b", "branch")
     branch = git.commit({"b.txt": "b\n"}, at="2024-01-01T11:00:00+00:00")
@@ -561,7 +561,7 @@ def test_a_name_that_is_a_path_of_windows_is_left_out(git: Git, name: str) -> No
     assert asked(git.events()) == [("file_saved", ["a.txt"]), ("git_commit", ["a.txt"])]
 
 
-def test_a_commit_of_very_many_files_asks_about_each_and_offers_few(git: Git) -> None:
+def test_a_commit_of_many_files_has_many_requests_and_few_candidates(git: Git) -> None:
     git.commit({f"{number % 40}/{number}.txt": f"number {number}\n" for number in range(1_500)})
 
     last_saved, committed = git.events(max_requests=2)
@@ -577,7 +577,7 @@ def failure(act: Callable[[], object]) -> WorkloadErrorCode:
     return caught.value.code
 
 
-def test_what_makes_a_source_unusable_has_a_code(git: Git, tmp_path: Path) -> None:
+def test_an_unusable_source_has_an_error_code(git: Git, tmp_path: Path) -> None:
     assert failure(git.events) is WorkloadErrorCode.NO_COMMITS
     git.commit({"a.txt": "words\n"})
     assert failure(lambda: git.events(revision="nowhere")) is WorkloadErrorCode.UNKNOWN_REVISION
@@ -604,7 +604,7 @@ def test_a_lost_object_has_a_code(git: Git, revision: str) -> None:
     assert failure(git.events) is WorkloadErrorCode.OBJECT_MISSING
 
 
-def test_a_git_that_ends_by_itself_has_a_code(git: Git) -> None:
+def test_a_failing_git_process_has_an_error_code(git: Git) -> None:
     git.commit({"a.txt": "words\n"})
     with (git.folder / ".git" / "config").open("a") as config:
         config.write("[diff]\n\trenameLimit = none\n")
@@ -612,7 +612,7 @@ def test_a_git_that_ends_by_itself_has_a_code(git: Git) -> None:
     assert failure(git.events) is WorkloadErrorCode.OBJECT_MISSING
 
 
-def test_a_shallow_clone_is_read_as_far_as_it_goes(project: Git, tmp_path: Path) -> None:
+def test_a_shallow_clone_is_read_up_to_its_depth(project: Git, tmp_path: Path) -> None:
     project("clone", "--quiet", "--depth=1", f"file://{project.folder}", str(tmp_path / "shallow"))
 
     events = [json.loads(line) for line in from_git(tmp_path / "shallow")]

@@ -18,7 +18,7 @@ MOMENTS = [json.loads(value) for value in islice(recorded(), 3)]
 
 
 @pytest.mark.parametrize("ask", [briefing, chat, habits, recall, review])
-def test_each_asks_under_a_strategy_of_its_own_and_tells_no_path(ask: Callable[[Event], Event]) -> None:
+def test_each_session_uses_its_own_strategy_and_hides_paths(ask: Callable[[Event], Event]) -> None:
     for moment in MOMENTS:
         paths = {candidate["path"] for candidate in moment["candidates"] if "path" in candidate}
         request = decode(json.dumps(ask(moment)).encode(), Bounds())
@@ -30,7 +30,7 @@ def test_each_asks_under_a_strategy_of_its_own_and_tells_no_path(ask: Callable[[
         assert not paths & {candidate.id for candidate in decision.candidates}
 
 
-def test_the_five_strategies_are_asked() -> None:
+def test_all_five_strategies_are_used() -> None:
     asked = [ask(MOMENTS[0])["policy"] for ask in (briefing, chat, habits, recall, review)]
     assert {POLICIES[name].strategy for name in asked} == {policy.strategy for policy in builtin_policies()}
 

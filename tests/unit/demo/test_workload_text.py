@@ -1,4 +1,4 @@
-"""What the workload knows of texts, sources and paths."""
+"""The workload's rules for texts, sources and paths."""
 
 import shutil
 import subprocess
@@ -52,7 +52,7 @@ def test_two_very_different_long_texts_are_one_replacement() -> None:
     assert patched(f"same\n{old}", f"same\n{new}") == f"same\n{new}"
 
 
-def test_a_hunk_says_which_new_lines_it_covers_and_what_changed() -> None:
+def test_a_hunk_names_its_new_lines_and_the_change() -> None:
     old = "".join(f"{number}\n" for number in range(20))
 
     (hunk,) = hunks(old, old.replace("10\n", "ten\n"))
@@ -142,7 +142,7 @@ def test_other_files_are_no_tests(path: str) -> None:
     assert not paths.is_test(path)
 
 
-def test_rules_and_constraints_are_those_of_the_whole_repository() -> None:
+def test_rules_and_constraints_cover_the_whole_repository() -> None:
     rule_docs = ["README", "README.md", "CONTRIBUTING.rst", ".github/CONTRIBUTING.md", "AGENTS.md"]
     constraints = [".editorconfig", "LICENSE", "SECURITY.md", ".github/CODEOWNERS"]
     neither = ["shop/README.md", "readme_parser.py", "docs/stock.md", "shop/LICENSE"]
@@ -151,7 +151,7 @@ def test_rules_and_constraints_are_those_of_the_whole_repository() -> None:
     assert [path for path in rule_docs + constraints + neither if paths.is_constraint(path)] == constraints
 
 
-def test_a_module_is_in_reach_from_the_top_from_beside_it_and_from_below() -> None:
+def test_a_module_is_in_reach_from_the_top_its_folder_and_below() -> None:
     assert paths.in_reach("stock.py", "shop/deep/till.py")
     assert paths.in_reach("src/stock.py", "shop/deep/till.py")
     assert paths.in_reach("shop/deep/stock.py", "shop/deep/till.py")

@@ -1,4 +1,4 @@
-"""The profile `cluster` of docker-compose.yml: its files fit together, and `up` alone starts what it did."""
+"""The profile `cluster` of docker-compose.yml: consistent files, and an unchanged default `up`."""
 
 import subprocess
 from typing import Any
@@ -38,7 +38,7 @@ def test_without_the_profile_there_are_one_broker_one_worker_and_one_gateway(
     assert all(service.get("profiles", ["cluster"]) == ["cluster"] for service in services.values())
 
 
-def test_three_brokers_keep_three_copies_of_which_two_must_have_a_record(services: dict[str, Any]) -> None:
+def test_three_brokers_keep_three_replicas_with_two_in_sync(services: dict[str, Any]) -> None:
     for number, name in enumerate(BROKERS, 1):
         environment = services[name]["environment"]
         assert environment["KAFKA_NODE_ID"] == number
@@ -59,7 +59,7 @@ def test_prometheus_finds_the_workers_at_the_port_of_their_health(services: dict
     assert services["workers"]["environment"]["APPORTION_HEALTH_HOST"] == "0.0.0.0"  # noqa: S104 - in its network
 
 
-def test_prometheus_takes_its_configuration_and_has_the_alerts_beside_it(services: dict[str, Any]) -> None:
+def test_prometheus_accepts_its_configuration_with_the_alerts(services: dict[str, Any]) -> None:
     placed = mounts(services["prometheus"])
     assert placed["/etc/prometheus/prometheus.yaml"] == f"./{PROMETHEUS}"
     assert placed["/etc/prometheus/alerts.yaml"] == "./deploy/prometheus/alerts.yaml"
@@ -81,7 +81,7 @@ def test_grafana_has_prometheus_and_the_dashboard(services: dict[str, Any]) -> N
     assert services["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"] == dashboard
 
 
-def test_what_is_mounted_is_there(services: dict[str, Any]) -> None:
+def test_mounted_files_exist(services: dict[str, Any]) -> None:
     for name in ("prometheus", "grafana"):
         for file in mounts(services[name]).values():
             assert (ROOT / file).exists()

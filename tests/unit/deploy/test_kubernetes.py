@@ -1,7 +1,7 @@
-"""The manifests of deploy/kubernetes: valid under Kubernetes' schemas, confined, and one with the settings.
+"""The manifests of deploy/kubernetes: valid under Kubernetes' schemas, confined, and matching the settings.
 
 Needs kubectl (`kubectl kustomize` renders them); with `TEST_REQUIRE_KUSTOMIZE=1` its absence is a failure.
-KEDA's and Prometheus's resources have no schemas that can be installed: of them is tested what must agree.
+No schemas of KEDA's and Prometheus's resources can be installed. Tests compare them with other files.
 """
 
 import os
@@ -32,13 +32,13 @@ Resource = dict[str, Any]
 
 @cache
 def rendered(name: str) -> tuple[Resource, ...]:
-    """What an overlay makes."""
+    """The resources of an overlay."""
     return kustomize(FOLDER / "overlays" / name)
 
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> tuple[Resource, ...]:
-    """What the component of the gateway adds to the overlay `production`."""
+    """The resources that the gateway's component adds to the overlay `production`."""
     folder = tmp_path_factory.mktemp("with-gateway")
     base, component = (
         os.path.relpath(FOLDER / name, folder.resolve())
@@ -73,7 +73,7 @@ def settings_of(name: str) -> Settings:
 
 
 def pods(resources: tuple[Resource, ...]) -> Iterator[Resource]:
-    """Yield the pod specs of what runs."""
+    """Yield the pod specs of all workloads."""
     for each in resources:
         if each["kind"] in ("Deployment", "StatefulSet", "Job"):
             yield each["spec"]["template"]["spec"]
@@ -93,9 +93,7 @@ def require_valid(resources: tuple[Resource, ...], version: str) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_an_overlay_makes_is_valid_and_has_no_field_that_kubernetes_does_not_know(
-    overlay: str, version: str
-) -> None:
+def test_rendered_overlays_are_valid_for_kubernetes_schemas(overlay: str, version: str) -> None:
     require_valid(rendered(overlay), version)
 
 
@@ -105,7 +103,7 @@ def test_a_worker_is_known_to_its_group_by_its_pods_name(production: tuple[Resou
     assert given == [("APPORTION_STATIC_MEMBER", "metadata.name")]
 
 
-def test_the_job_that_makes_topics_logs_in_as_a_user_of_its_own(production: tuple[Resource, ...]) -> None:
+def test_the_job_for_topics_logs_in_as_its_own_user(production: tuple[Resource, ...]) -> None:
     pod = of_kind(production, "Job")["spec"]["template"]["spec"]
     [job] = pod["containers"]
     [login] = job["env"]
@@ -154,7 +152,7 @@ def test_a_worker_that_makes_no_progress_is_started_again_within_a_minute(
     assert liveness["periodSeconds"] * liveness["failureThreshold"] <= 60
 
 
-def test_the_file_of_settings_is_one_that_the_worker_takes(overlay: str) -> None:
+def test_the_worker_accepts_the_settings_file(overlay: str) -> None:
     files = of_kind(rendered(overlay), "ConfigMap")["data"]
     assert files == {"apportion.toml": (FOLDER / "overlays" / overlay / "apportion.toml").read_text()}
     settings = settings_of(overlay)
@@ -169,7 +167,7 @@ def test_sessions_that_are_over_go_after_a_day(overlay: str) -> None:
     assert settings_of(overlay).max_lateness_s == 24 * 60 * 60
 
 
-def test_the_alert_on_memory_goes_by_the_limit_of_the_pod(overlay: str) -> None:
+def test_the_memory_alert_uses_the_limit_of_the_pod(overlay: str) -> None:
     [worker] = of_kind(rendered(overlay), "StatefulSet")["spec"]["template"]["spec"]["containers"]
     [group] = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]
     [expression] = [rule["expr"] for rule in group["rules"] if rule["alert"] == "ApportionMemory"]
@@ -184,7 +182,7 @@ def test_production_is_encrypted_and_survives_a_broker() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_the_gateway_adds_is_valid(gateway: tuple[Resource, ...], version: str) -> None:
+def test_resources_of_the_gateway_are_valid(gateway: tuple[Resource, ...], version: str) -> None:
     kinds = {each["kind"] for each in gateway}
     assert kinds == {"Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceMonitor"}
     require_valid(gateway, version)
@@ -233,7 +231,7 @@ def test_the_workers_service_budget_and_pods_are_not_the_gateways(gateway: tuple
         assert not selector.items() <= labels.items()
 
 
-def test_a_gateway_has_a_secret_of_its_own_and_logs_in_as_its_own_user(gateway: tuple[Resource, ...]) -> None:
+def test_a_gateway_has_its_own_secret_and_user(gateway: tuple[Resource, ...]) -> None:
     pod = of_kind(gateway, "Deployment")["spec"]["template"]["spec"]
     assert secret_of(pod)["secretName"] == "apportion-gateway"
     [login] = pod["containers"][0]["env"]
@@ -249,7 +247,7 @@ def test_a_gateway_has_the_time_to_answer_the_calls_in_flight(gateway: tuple[Res
 
 
 @pytest.mark.parametrize("installation", [*OVERLAYS, "gateway"])
-def test_what_runs_is_confined_and_reads_settings_and_secrets_as_files(
+def test_workloads_are_confined_and_read_settings_and_secrets_as_files(
     installation: str, gateway: tuple[Resource, ...]
 ) -> None:
     for pod in pods(gateway if installation == "gateway" else rendered(installation)):

@@ -20,7 +20,7 @@ OF_PROMETHEUS = {
     "process_resident_memory_bytes",
     "process_start_time_seconds",
 }
-"""What Prometheus and its client tell of any process."""
+"""Metrics that Prometheus and its client have for any process."""
 
 
 def rules() -> list[dict[str, Any]]:
@@ -55,7 +55,7 @@ def test_alerts_and_dashboard_ask_for_metrics_that_there_are(expression: str) ->
     assert asked <= scraped_names()
 
 
-def test_the_dashboard_is_the_one_that_its_code_makes() -> None:
+def test_the_dashboard_is_generated_by_its_script() -> None:
     script = DASHBOARD.with_name("dashboard.py")
     made = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)  # noqa: S603 - ours
     assert DASHBOARD.read_text(encoding="utf-8") == made.stdout
@@ -68,7 +68,7 @@ def test_each_alert_has_its_entry_in_the_page() -> None:
     assert set(re.findall(r"^#### (\w+)$", PAGE, re.MULTILINE)) == {rule["alert"] for rule in rules()}
 
 
-def test_each_alert_is_tried_where_all_is_well_and_where_it_is_not() -> None:
+def test_each_alert_is_tested_with_healthy_and_failing_metrics() -> None:
     tests = ALERTS.with_name("alerts.test.yaml").read_text(encoding="utf-8")
     for rule in rules():
         assert f"alertname: {rule['alert']}}}" in tests

@@ -1,4 +1,4 @@
-"""docs/integrations.md: its examples print what it shows, and the decisions of all verify."""
+"""The examples of docs/integrations.md: they print the shown output, and their decisions verify."""
 
 import io
 import re
@@ -14,7 +14,7 @@ PAGE = (ROOT / "docs" / "integrations.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 
 
-def test_the_examples_of_the_page_print_what_it_shows_and_their_decisions_verify(
+def test_the_examples_print_the_shown_output_and_decisions_verify(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -22,7 +22,7 @@ PROMPT = "Answer briefly."
 
 
 class ScriptedModel(GenericFakeChatModel):
-    """LangChain's own fake model, which also takes tools and keeps what it was sent."""
+    """LangChain's own fake model, which also accepts tools and records its inputs."""
 
     sent: list[list[BaseMessage]]
 
@@ -148,7 +148,7 @@ def test_the_beginning_stays_for_the_cache_of_a_provider_from_turn_to_turn() -> 
     assert len(model.sent[-1]) < 1 + 5 * len(QUESTIONS)
 
 
-def test_an_answer_whose_question_is_omitted_follows_a_message_that_says_so() -> None:
+def test_an_answer_without_its_question_follows_an_omission_note() -> None:
     made, model = agent(Recorder(), script=iter([AIMessage("Yes.")]))
     history = [HumanMessage(LONG * 4), AIMessage("An answer."), HumanMessage("Is it so?")]
     made.invoke({"messages": history}, thread("t1"))
@@ -196,7 +196,7 @@ def test_reasoning_counts_and_is_sent_as_it_came() -> None:
         ),
     ],
 )
-def test_what_cannot_be_fitted_is_an_error_with_its_place_and_reaches_no_model(
+def test_an_unfittable_chat_is_an_error_and_reaches_no_model(
     content: Any, configuration: dict[str, Any], code: str, pointer: str
 ) -> None:
     model = ScriptedModel(messages=script_of_calls(), sent=[])

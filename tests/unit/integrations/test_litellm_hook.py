@@ -92,13 +92,13 @@ async def test_an_old_result_is_sent_cleared_and_the_callers_messages_stay() -> 
     recorder.require_verified()
 
 
-async def test_an_answer_whose_question_is_omitted_follows_a_message_that_says_so() -> None:
+async def test_an_answer_without_its_question_follows_an_omission_note() -> None:
     answer = {"role": "assistant", "content": "An answer."}
     data = await Proxy(Recorder()).prepare([user(LONG * 4), answer, user("Really?")], user="u1")
     assert data["messages"] == [user(OMITTED), answer, user("Really?")]
 
 
-async def test_the_session_is_that_of_the_call_of_its_metadata_of_its_user_or_of_a_function() -> None:
+async def test_the_session_id_comes_from_call_metadata_user_or_function() -> None:
     recorder = Recorder()
     for session_id, fields in (
         (None, {"litellm_session_id": "a", "metadata": {"session_id": "b"}, "user": "c"}),
@@ -141,7 +141,7 @@ async def test_calls_that_are_no_chats_pass_unchanged() -> None:
         ),
     ],
 )
-async def test_what_cannot_be_fitted_is_a_bad_request_with_its_place(
+async def test_an_unfittable_chat_is_a_bad_request_with_its_place(
     content: Any, fields: dict[str, Any], code: str, pointer: str
 ) -> None:
     with pytest.raises(litellm.BadRequestError) as raised:

@@ -150,7 +150,7 @@ async def test_an_old_result_is_sent_cleared_and_keeps_its_other_fields() -> Non
     recorder.require_verified()
 
 
-async def test_an_answer_whose_question_is_omitted_follows_a_message_that_says_so() -> None:
+async def test_an_answer_without_its_question_follows_an_omission_note() -> None:
     answer = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Yes."}]}
     sent = await filtered([user(LONG * 4), answer, user("Really?")], Recorder())
     assert sent == [user(OMITTED), answer, user("Really?")]
@@ -170,7 +170,7 @@ async def test_an_answer_whose_question_is_omitted_follows_a_message_that_says_s
         ),
     ],
 )
-async def test_what_cannot_be_fitted_is_an_error_with_its_place(
+async def test_an_unfittable_chat_is_an_error_with_its_place(
     item: dict[str, Any], code: str, pointer: str
 ) -> None:
     with pytest.raises(FitError) as raised:

@@ -124,7 +124,7 @@ async def test_streamed_calls_are_fitted_too() -> None:
     assert sent == [[OMITTED, "Yes.", "Is it so?"]]
 
 
-async def test_a_run_without_history_is_a_conversation_of_its_own() -> None:
+async def test_a_run_without_history_is_a_separate_conversation() -> None:
     recorder = Recorder()
     made, _ = agent(recorder)
     conversations = [(await made.run("Is it so?")).conversation_id for _ in range(2)]
@@ -169,7 +169,7 @@ async def test_an_old_result_is_sent_cleared_and_stays_in_the_history() -> None:
     recorder.require_verified()
 
 
-async def test_an_answer_whose_question_is_omitted_follows_a_message_that_says_so() -> None:
+async def test_an_answer_without_its_question_follows_an_omission_note() -> None:
     made, model = agent(Recorder())
     history: list[ModelMessage] = [
         ModelRequest([UserPromptPart(LONG * 4)]),
@@ -179,7 +179,7 @@ async def test_an_answer_whose_question_is_omitted_follows_a_message_that_says_s
     assert texts(model.sent[0]) == [OMITTED, "An answer.", "Really?"]
 
 
-async def test_a_failed_result_counts_as_what_the_model_is_told() -> None:
+async def test_a_failed_result_counts_as_the_text_for_the_model() -> None:
     recorder = Recorder()
     made, model = agent(recorder)
     retried: list[ModelMessage] = [
@@ -231,7 +231,7 @@ async def test_parts_of_a_message_that_are_text_are_sent_as_they_came() -> None:
         ),
     ],
 )
-async def test_what_cannot_be_fitted_is_an_error_with_its_place_and_reaches_no_model(
+async def test_an_unfittable_chat_is_an_error_and_reaches_no_model(
     prompt: Any, history: list[ModelMessage], code: str, pointer: str
 ) -> None:
     made, model = agent(Recorder())

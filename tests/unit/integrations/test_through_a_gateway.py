@@ -27,7 +27,7 @@ THREAD = {"configurable": {"thread_id": "t1"}}
 
 
 class Model(GenericFakeChatModel):
-    """LangChain's own fake model, which keeps what it was sent."""
+    """LangChain's own fake model, which records its inputs."""
 
     sent: list[list[str]]
 
@@ -42,7 +42,7 @@ def agent(settings: FitterSettings) -> tuple[Any, Model]:
     return create_agent(model, middleware=[FitMiddleware(LIMIT_TOKENS, **settings)]), model
 
 
-async def test_hooks_compose_through_a_gateway_whose_decisions_verify(tmp_path: Path) -> None:
+async def test_hooks_compose_through_a_gateway_with_verified_decisions(tmp_path: Path) -> None:
     written = (tmp_path / "events", tmp_path / "decisions")
     with written[0].open("wb") as events, written[1].open("wb") as decisions:
         async with gateway(local(events, decisions)) as server:
@@ -58,7 +58,7 @@ async def test_hooks_compose_through_a_gateway_whose_decisions_verify(tmp_path: 
     require_verified(written[0].read_bytes(), written[1].read_bytes(), expected=3)
 
 
-async def test_artifacts_that_others_publish_to_the_session_reach_the_model_if_that_is_asked_for() -> None:
+async def test_published_artifacts_of_the_session_reach_the_model_on_request() -> None:
     note = Candidate(id="note", kind="semantic_match", lane="retrieved", content="See ADR 4.", relevance=0.9)
     now = datetime.now(UTC)
     async with gateway(local()) as server, AsyncGatewayClient(url_of(server)) as client:
@@ -101,7 +101,7 @@ async def test_a_hook_waits_for_its_own_time_and_may_send_the_call_unfitted(
     assert caplog.messages[-1] == "fit_failed: no_response; the call of the model is sent unfitted"
 
 
-async def test_a_call_without_a_session_says_how_the_framework_names_it() -> None:
+async def test_a_call_without_a_session_is_refused_with_the_frameworks_option() -> None:
     made, _ = agent({})
     with pytest.raises(FitError, match=r"configurable.*thread_id"):
         await made.ainvoke(QUESTION)

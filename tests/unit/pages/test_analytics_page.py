@@ -38,7 +38,7 @@ RESPONSE = ChatCompletion.model_validate(
 
 
 class Producer:
-    """A producer that keeps what is sent."""
+    """A producer that records its messages."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, bytes, bytes]] = []

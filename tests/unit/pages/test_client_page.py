@@ -1,4 +1,4 @@
-"""docs/client.md: its examples in Python print what it shows, by a gateway of their own."""
+"""The Python examples of docs/client.md, run against their own gateway."""
 
 import io
 import re
@@ -12,7 +12,7 @@ PYTHON = (ROOT / "docs/client.md").read_text("utf-8").partition("\n## TypeScript
 EXAMPLES = re.findall(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```$", PYTHON, re.DOTALL | re.MULTILINE)
 
 
-def test_each_example_prints_what_the_page_shows() -> None:
+def test_each_example_prints_the_shown_output() -> None:
     assert len(EXAMPLES) == PYTHON.count("```python")
     pasted: dict[str, Any] = {}
     with running() as (_, url):

@@ -34,7 +34,7 @@ def laid_out(decision: Mapping[str, Any]) -> str:
 
 
 def paths(schema: Mapping[str, Any], node: Mapping[str, Any], before: str = "") -> Iterator[str]:
-    """Yield the place of every field, as `candidates[].id`; of one that has fields, theirs too."""
+    """Yield the path of every field, as `candidates[].id`, including nested fields."""
     for name, field in node["properties"].items():
         is_list = field.get("type") == "array"
         place, kind = f"{before}{name}" + "[]" * is_list, field["items"] if is_list else field
@@ -49,7 +49,7 @@ SCHEMA = schemas()["context-decision"]
 
 
 def told() -> list[str]:
-    """Return the fields in the first columns of the tables, and those that a row names in its text."""
+    """Return the fields in the first columns of the tables, and the fields named in the text of a row."""
     fields = PAGE.partition("## Fields")[2].partition("## Reasons")[0]
     rows = [line for line in fields.splitlines() if line.startswith("| `")]
     known = set(paths(SCHEMA, SCHEMA))
@@ -65,11 +65,11 @@ def test_the_example_is_the_record_of_the_request_that_the_page_of_lanes_works_t
 
 
 @pytest.mark.parametrize("field", [*paths(SCHEMA, SCHEMA)])
-def test_every_field_of_the_schema_stands_in_the_page(field: str) -> None:
+def test_the_page_has_every_field_of_the_schema(field: str) -> None:
     assert field in told()
 
 
-def test_every_reason_and_detail_stands_in_the_page() -> None:
+def test_the_page_has_every_reason_and_detail() -> None:
     table = PAGE.partition("## Reasons and bounds")[2].partition("###")[0]
     assert set(re.findall(r"`(\w+)`", table)) >= {*Reason}
     assert re.findall(r"^\| `(\w+)` \| ", PAGE.partition("## Less detail")[2], re.MULTILINE) == [*Detail]

@@ -29,20 +29,20 @@ def error_types() -> Iterator[type[BaseException]]:
                 yield value
 
 
-def test_every_error_type_stands_in_the_page_with_what_to_do() -> None:
+def test_the_page_has_every_error_type_with_its_remedy() -> None:
     codes = {str(one.code) for one in error_types()}  # type: ignore[attr-defined] # asked for above
     assert {"event_failed", "invalid_settings", "not_sent"} <= codes, "they were not looked at"
     told = section("Of the worker") + section("Of commands")
     assert {code for code in codes if f"`{code}`" not in told} == set()
 
 
-def test_what_the_command_itself_tells_stands_in_the_page_too() -> None:
+def test_the_page_has_the_codes_of_the_command_itself() -> None:
     for code in ("missing_extra", "file_failed"):  # of Python's own exceptions: apportion.cli
         assert code in (PACKAGE / "cli/__init__.py").read_text(encoding="utf-8")
         assert f"`{code}`" in CODES
 
 
-def test_every_code_of_a_dead_letter_stands_in_the_page_with_what_to_do() -> None:
+def test_the_page_has_every_dead_letter_code_with_its_remedy() -> None:
     told = section("Of dead letters")
     assert {code for code in ErrorCode if f"`{code}`" not in told} == set()
 

@@ -1,4 +1,4 @@
-"""docs/gateway.md: its commands print what it shows, and its table has every error."""
+"""The commands of docs/gateway.md and their output, and its table of errors."""
 
 import json
 import os
@@ -19,7 +19,7 @@ STEPS = re.findall(r"^\$ ((?:[^\n]|\n> )*)\n((?:[^$\n][^\n]*\n)*)", EXAMPLE, re.
 SOURCES = [file.read_text("utf-8") for file in (ROOT / "worker/apportion/doors/gateway").glob("*.py")]
 
 
-def test_each_command_prints_what_the_page_shows(tmp_path: Path) -> None:
+def test_each_command_prints_the_shown_output(tmp_path: Path) -> None:
     CURL.require()
     (start, nothing), (definition, _), *steps = STEPS
     assert (start.endswith(" &"), nothing, len(steps)) == (True, "", 5)

@@ -1,4 +1,4 @@
-"""The worked examples on the pages of layers and conversation: what they show is what composing gives."""
+"""The worked examples on the pages of layers and conversation, compared with composed answers."""
 
 import json
 import re
@@ -30,12 +30,12 @@ def composed(given: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("strategy", ["layers", "conversation"])
-def test_the_example_is_answered_as_the_page_says(strategy: str) -> None:
+def test_the_example_has_the_answer_of_the_page(strategy: str) -> None:
     given, answered = example(strategy)
     assert_holds(answered, composed(given))
 
 
-def test_the_layers_table_tells_parts_and_how_far_each_layer_reaches() -> None:
+def test_the_layers_table_shows_shares_and_reach_of_each_layer() -> None:
     given, _ = example("layers")
     outcome = composed(given)
     rows = re.findall(r"\| `(\w+)` \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|", page("layers"))
@@ -56,7 +56,7 @@ def text_of(outcome: dict[str, Any], given: dict[str, Any], layer: str) -> str:
     return {names[0]: first, names[1]: "\n\n".join(between), names[2]: last}[layer]
 
 
-def test_the_conversation_table_tells_what_each_message_costs_and_what_it_leaves() -> None:
+def test_the_conversation_table_shows_costs_and_remaining_tokens() -> None:
     given, _ = example("conversation")
     outcome = composed(given)
     entries, left = outcome["entries"], outcome["groups"]["messages"]["max"]

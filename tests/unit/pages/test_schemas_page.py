@@ -1,4 +1,4 @@
-"""docs/schemas.md: its command prints what it shows, and its tables name what the code has."""
+"""The command of docs/schemas.md and its output, and tables with the names of the code."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ from apportion.settings import Settings
 PAGE = (ROOT / "docs" / "schemas.md").read_text("utf-8")
 
 
-def test_the_command_prints_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_prints_the_shown_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     command, shown = re.findall(r"^\$ apportion (topics register.*)\n((?:[^$].*\n)+)", PAGE, re.MULTILINE)[0]
     with serving(Registry()) as registry:

@@ -1,4 +1,4 @@
-"""The worked examples of the strategies' pages: what they show is what composing gives."""
+"""The worked examples on the pages of strategies, compared with composed answers."""
 
 import io
 import re
@@ -19,12 +19,12 @@ def composed(asked: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("strategy", ["categories", "lanes", "tiers"])
-def test_the_example_is_answered_as_the_page_says(strategy: str) -> None:
+def test_the_example_has_the_answer_of_the_page(strategy: str) -> None:
     asked, answered = example(strategy)
     assert_holds(answered, composed(asked))
 
 
-def test_the_categories_table_tells_priorities_words_and_costs() -> None:
+def test_the_categories_table_shows_priorities_words_and_costs() -> None:
     asked, _ = example("categories")
     entries = composed(asked)["entries"]
     rows = re.findall(r"\| `([\w-]+)` \| (?:.* = )?([\d.]+) \| (\d+) \| (\d+) \|", page("categories"))
@@ -35,7 +35,7 @@ def test_the_categories_table_tells_priorities_words_and_costs() -> None:
         assert (int(words), int(cost)) == (len(contents[name].split()), entries[name]["tokens"])
 
 
-def test_each_row_of_the_tiers_table_is_where_one_token_less_leads() -> None:
+def test_each_row_of_the_tiers_table_is_the_result_of_one_token_less() -> None:
     asked, _ = example("tiers")
     rows = re.findall(r"\| (\d+) \| (\d+)[^|]*\|", page("tiers"))
     steps = [(int(characters), int(tokens)) for characters, tokens in rows]
@@ -46,7 +46,7 @@ def test_each_row_of_the_tiers_table_is_where_one_token_less_leads() -> None:
         assert (len(outcome["text"]), outcome["used"]) == (characters, tokens)
 
 
-def test_the_lanes_table_tells_scores_characters_and_costs_by_rank() -> None:
+def test_the_lanes_table_shows_scores_characters_and_costs_by_rank() -> None:
     asked, _ = example("lanes")
     outcome = composed(asked)
     rows = re.findall(r"\| `([\w-]+)` \| .* = ([\d.]+) \| (\d+) \| (\d+) \|", page("lanes"))
@@ -57,7 +57,7 @@ def test_the_lanes_table_tells_scores_characters_and_costs_by_rank() -> None:
         assert (int(characters), int(cost)) == (len(contents[name]), -(-len(contents[name]) // 4))
 
 
-def test_the_lanes_example_is_explained_as_the_page_says() -> None:
+def test_the_lanes_example_has_the_explanation_of_the_page() -> None:
     asked, _ = example("lanes")
     *_, told = re.findall(r"```text\n(.*?)```", page("lanes"), re.DOTALL)
     console = Console(file=io.StringIO(), width=120, color_system=None, legacy_windows=False)

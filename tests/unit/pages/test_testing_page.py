@@ -13,7 +13,7 @@ FILES = {block.partition("\n")[0].removeprefix("# "): block for kind, block in B
 [SHOWN] = [block for kind, block in BLOCKS if kind == "text"]
 
 
-def test_the_tests_of_the_page_pass_and_the_wrong_one_fails_as_shown(tmp_path: Path) -> None:
+def test_the_tests_of_the_page_pass_and_the_wrong_test_fails_as_shown(tmp_path: Path) -> None:
     for name, text in FILES.items():
         (tmp_path / name).write_text(text, "utf-8")
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--color", "no", str(tmp_path)]

@@ -1,4 +1,4 @@
-"""The processes that tests start take Ctrl-C and end, wherever the tests themselves were started."""
+"""Processes started by tests, which end on Ctrl-C even if the tests ignore it."""
 
 import signal
 import subprocess
@@ -37,7 +37,7 @@ def test_nothing_stays_behind_a_test_that_fails() -> None:
     assert process.returncode == -signal.SIGKILL
 
 
-def test_a_read_that_would_wait_for_ever_ends_with_the_test(tmp_path: Path) -> None:
+def test_an_endless_read_ends_with_the_test(tmp_path: Path) -> None:
     conftest = (ROOT / "tests" / "conftest.py").read_text("utf-8")
     (tmp_path / "conftest.py").write_text(conftest.replace("900.0, 60.0", "0.5, 60.0"))
     test = "import os\ndef test_it():\n    reading, _ = os.pipe()\n    os.read(reading, 1)"

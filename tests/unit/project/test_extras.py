@@ -1,4 +1,4 @@
-"""Composing without Kafka: what it needs, what it says where the rest is missing, and what it loads."""
+"""Composing without Kafka: its requirements, its messages about missing extras, and its loaded modules."""
 
 import json
 import os
@@ -104,7 +104,7 @@ def ran(start: str, line: str) -> Ended:
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
-def test_what_composes_works_without_the_workers_libraries() -> None:
+def test_composing_works_without_the_workers_libraries() -> None:
     assert ran(BARE, "compose events --decisions decisions").exit_code == 0
     decision_id = json.loads(Path("decisions").read_bytes())["decision_id"]
     for line in (
@@ -160,7 +160,7 @@ def test_the_library_works_without_them() -> None:
         "demo --default-policy lanes",
     ],
 )
-def test_a_command_that_needs_them_says_what_is_missing_and_how_to_install_it(line: str) -> None:
+def test_a_command_names_its_missing_extra_and_how_to_install_it(line: str) -> None:
     ended = ran(BARE, line)
     assert (ended.exit_code, ended.out) == (2, "")
     [told] = ended.err.splitlines()
@@ -169,7 +169,7 @@ def test_a_command_that_needs_them_says_what_is_missing_and_how_to_install_it(li
 
 
 @pytest.mark.parametrize("line", ["run --tracing", "gateway --local --tracing"])
-def test_what_is_to_make_spans_says_what_is_missing_and_another_worker_does_not_load_it(line: str) -> None:
+def test_spans_need_opentelemetry_and_other_workers_do_not_load_it(line: str) -> None:
     code = """
 import sys
 from apportion.settings import Settings

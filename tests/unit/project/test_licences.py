@@ -8,7 +8,7 @@ PIN = re.compile(r"^(\S+)==(\S+)( ; sys_platform == 'win32')?", re.MULTILINE)
 ROW = re.compile(r"^\| (\S+) \| (\S+) \| (\S.*) \|$", re.MULTILINE)
 
 
-def test_every_pin_that_ships_stands_on_the_page_of_licences_with_its_version_and_a_licence() -> None:
+def test_the_licences_page_has_every_shipped_pin_with_version_and_licence() -> None:
     page = (FOLDER / "docs" / "licences.md").read_text("utf-8")
     named = {
         (name.lower().replace("_", "-"), version): licence for name, version, licence in ROW.findall(page)

@@ -44,7 +44,7 @@ def test_the_core_imports_only_pure_libraries() -> None:
     assert sys.stdlib_module_names >= STANDARD
 
 
-def test_the_core_asks_no_clock() -> None:
+def test_the_core_reads_no_clock() -> None:
     for path in CORE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_bytes())):
             assert not (isinstance(node, ast.Attribute) and node.attr in CLOCKS), f"{path}:{node.lineno}"

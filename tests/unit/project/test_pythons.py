@@ -1,10 +1,10 @@
-"""The same bytes under every Python: nothing in the core asks the tables that one Python was built with.
+"""The same bytes under every Python: no rule of the core depends on the Unicode tables of one Python.
 
-The packages that we need are built for the Python that runs, so no other one can compose a whole event here.
-What is compared is what each installed Python from 3.11 to 3.14 makes of texts by the rules that need the
-standard library alone: small letters, white space, seams, cuts, the estimators, shrinking (but for parsed
-code), paths and ids made from them, globs, rounded numbers. The texts are those of the golden events, every
-code point there is, and odd ones beside one another; that no other rule asks Python is read from the sources.
+The required packages are built for the running Python, so no other Python can compose a whole event here.
+Each installed Python from 3.11 to 3.14 applies the rules that need only the standard library: lower case,
+white space, seams, cuts, estimators, shrinking (except parsed code), paths and their ids, globs, rounding.
+The texts are the golden events, every code point, and unusual neighbours. A test reads the sources to check
+that no other rule asks Python.
 """
 
 import ast
@@ -40,7 +40,7 @@ def texts() -> list[str]:
 
 
 def made_of(given: bytes, interpreter: str) -> dict[str, str]:
-    """Return what an interpreter makes of texts and numbers: a digest for each rule."""
+    """Return an interpreter's results for texts and numbers: a digest for each rule."""
     script = ROOT / "tests/support/rules_over_text.py"
     command = [interpreter, "-I", "-B", str(script), str(SOURCES)]
     done = subprocess.run(command, input=given, capture_output=True, check=False)  # noqa: S603 - likewise
@@ -63,11 +63,11 @@ OF_STRINGS = {
 }
 """Methods of strings that without an argument decide by Python's tables."""
 OF_BYTES = {"cloudevents.py", "not_json.py", "terms.py"}
-"""Where these are methods of bytes, for which they know ASCII alone."""
+"""Modules that call these methods on bytes, which know only ASCII."""
 OF_WORDS = "characters.py"
-"""Where words are split by the tables, once: what these say of white space has been the same since 3.11."""
+"""The module that splits words by the tables; their white space has not changed since 3.11."""
 ESCAPES = re.compile(r"(?<!\\)(?:\\\\)*\\[bBdDsSwW]|\(\?[aLmsux]*i")
-"""What decides in patterns by Python's tables."""
+"""Parts of patterns that depend on Python's tables."""
 
 
 def asked_of_python(source: str) -> list[int]:
@@ -97,18 +97,18 @@ def decides_by_tables(node: ast.AST) -> bool:
     ["x.strip()", "x.lower()", "x.split()", "import unicodedata", "re.compile(r'\\s+')", "f'{x}\\\\w'",
      "re.compile('x', re.IGNORECASE)", "y = '(?i:x)'"],
 )  # fmt: skip
-def test_what_asks_python_is_seen(source: str) -> None:
+def test_uses_of_pythons_tables_are_found(source: str) -> None:
     assert asked_of_python(source)
 
 
 @pytest.mark.parametrize(
     "source", ["x.strip(' ')", "x.lower(y)", "'''\\\\s'''", "y = '\\\\\\\\s'", "y = 's'"]
 )
-def test_what_does_not_ask_python_is_not_blamed(source: str) -> None:
+def test_other_code_is_not_reported(source: str) -> None:
     assert not asked_of_python(source)
 
 
-def test_no_rule_of_the_core_asks_the_tables_of_the_python_that_runs() -> None:
+def test_no_rule_of_the_core_uses_the_running_pythons_tables() -> None:
     modules = [path for path in (SOURCES / "apportion/core").rglob("*.py") if path.name not in OF_BYTES]
     assert len(modules) > 50
     asked = {path.name: asked for path in modules if (asked := asked_of_python(path.read_text("utf-8")))}
@@ -116,7 +116,7 @@ def test_no_rule_of_the_core_asks_the_tables_of_the_python_that_runs() -> None:
     assert "return len(text.split())" in (SOURCES / "apportion/core/text" / OF_WORDS).read_text("utf-8")
 
 
-def test_words_are_what_white_space_parts_whatever_python_splits_on() -> None:
+def test_words_are_split_by_our_white_space_not_by_pythons() -> None:
     parting = {chr(n) for n in range(sys.maxunicode + 1) if words(f"a{chr(n)}b") == 2}
     assert parting == set(WHITE_SPACE)
     assert [words(text) for text in ("", " ", "\x1c", " a", "a ", "a\x1d\x1e b\x1f\u3000c")] == [
@@ -129,7 +129,7 @@ def test_words_are_what_white_space_parts_whatever_python_splits_on() -> None:
     ]
 
 
-def test_white_space_is_what_unicode_says_and_what_python_strips_is_said() -> None:
+def test_white_space_follows_unicode_and_equals_pythons_strip_set() -> None:
     assert len(set(WHITE_SPACE)) == len(WHITE_SPACE) == 25
     assert set(SPACE_OR_SEPARATOR) == {chr(n) for n in range(sys.maxunicode + 1) if chr(n).isspace()}
 

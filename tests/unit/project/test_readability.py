@@ -29,7 +29,7 @@ def class_names() -> Iterator[str]:
 
 
 def openings() -> Iterator[str]:
-    """Yield each module whose docstring is missing or begins with a word that announces no noun."""
+    """Yield each module without a docstring, or with a docstring that does not begin with a noun phrase."""
     for name, tree in MODULES.items():
         docstring = ast.get_docstring(tree) or ""
         if not docstring or NO_NOUN.match(docstring):

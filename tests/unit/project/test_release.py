@@ -1,4 +1,4 @@
-"""The version of the release: the same wherever it is named."""
+"""The version of the release, equal in every place that names it."""
 
 import re
 import tomllib
@@ -17,7 +17,7 @@ def test_the_package_has_the_version_of_the_project() -> None:
     assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == __version__
 
 
-def test_the_changelog_has_the_release_below_what_is_unreleased() -> None:
+def test_the_changelog_has_the_release_below_unreleased() -> None:
     assert HEADINGS[0] == "[Unreleased]"
     released = re.fullmatch(r"\[(.*)\] - (.*)", HEADINGS[1])
     assert released is not None

@@ -1,4 +1,4 @@
-"""What the image installs is pinned by hash, and is what the package asks for."""
+"""Packages of the image: pinned by hash, and within the package's requirements."""
 
 import re
 import tomllib
@@ -16,7 +16,7 @@ NOT_PINNED_ALONE = {"code", "langchain", "litellm", "openai-agents", "pydantic-a
 
 
 def asked_by(extra: str) -> list[str]:
-    """What an extra asks for, with what the extras of ours ask for that it names."""
+    """The requirements of an extra, including the extras that it names."""
     asked = PROJECT["project"]["dependencies"] + EXTRAS[extra]
     named = [own for each in asked if (found := OWN.fullmatch(each)) for own in found[1].split(",")]
     return [each for each in asked if not OWN.fullmatch(each)] + [
@@ -36,7 +36,7 @@ def file(request: pytest.FixtureRequest) -> Path:
     return FOLDER / "requirements" / str(request.param)
 
 
-def test_the_pins_are_within_what_the_package_asks_for(file: Path) -> None:
+def test_the_pins_satisfy_the_requirements_of_the_package(file: Path) -> None:
     pinned = dict(re.findall(r"^(\S+)==([^\s;]+)", file.read_text(), re.MULTILINE))
     for asked in map(Requirement, ASKED_FOR[file.name]):
         assert asked.specifier.contains(pinned[asked.name]), "compile it again: see requirements/README.md"

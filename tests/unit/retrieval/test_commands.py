@@ -16,7 +16,7 @@ def invoke(*arguments: str | Path) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
-def test_the_tables_of_stored_results_are_those_of_the_run(tmp_path: Path) -> None:
+def test_stored_results_give_the_same_tables_as_the_run(tmp_path: Path) -> None:
     file, results = (
         written(tmp_path, question(), question(category=1), dialogues=4),
         tmp_path / "results.jsonl",

@@ -18,7 +18,7 @@ def test_the_query_decides_between_offers_of_equal_score() -> None:
     assert chosen(offers, "Can I pay an invoice?", 20) == [0, 1]
 
 
-def test_a_forced_offer_stands_whatever_its_score() -> None:
+def test_a_forced_offer_is_chosen_at_any_score() -> None:
     offers = [
         Offer("Answer from the context.", 0, is_forced=True),
         Offer("Pay by card or by invoice.", 1.1, is_forced=False),

@@ -58,7 +58,7 @@ def test_a_question_without_an_answer_or_without_a_turn_is_no_case(tmp_path: Pat
     assert list(dialogue_cases(file)) == []
 
 
-def test_the_sentence_with_the_words_of_the_answer_is_told_from_the_others_of_its_turn(
+def test_the_answering_sentence_is_distinguished_within_its_turn(
     tmp_path: Path,
 ) -> None:
     (case,) = dialogue_cases(written(tmp_path, question()))

@@ -37,7 +37,7 @@ def filler(number: int) -> str:
 
 @pytest.mark.parametrize("name", sorted((FOR_CHANGES.keys() | FOR_DIALOGUES.keys()) - OF_LIBRARIES.keys()))
 @pytest.mark.parametrize("limit_tokens", [1, 90, 400])
-def test_each_method_stays_within_the_limit_and_shows_the_same_again(name: str, limit_tokens: int) -> None:
+def test_each_method_stays_within_the_limit_and_is_reproducible(name: str, limit_tokens: int) -> None:
     method = (FOR_CHANGES | FOR_DIALOGUES)[name]  # type: ignore[operator] # both are dictionaries
     case = case_of(CLASS, filler(1), filler(2))
     shown = method(case, limit_tokens)
@@ -75,7 +75,7 @@ def test_bm25_prefers_the_rare_term_and_the_shorter_text() -> None:
         "class is as bus ABCs x1y2 __init__ ÜberTasks 日本語 naïve_cafés",
     ],
 )
-def test_the_own_terms_are_those_of_the_rule(text: str) -> None:
+def test_own_terms_follow_the_rule(text: str) -> None:
     assert set(own_terms(text)) == terms_of(text)
 
 
@@ -103,7 +103,7 @@ def test_the_chunks_of_a_library_are_found_as_lines() -> None:
     assert list(ranges(source, ["a = 1\nb", "a = 1", "  ", "c = 3"])) == [(0, 2), (3, 4), (4, 5)]
 
 
-def test_pieces_are_taken_in_their_order_as_long_as_one_fits_and_a_file_is_named_once() -> None:
+def test_fitting_pieces_are_taken_in_order_and_a_file_is_named_once() -> None:
     case = case_of("a\nb\n" + "word " * 50, "c")
     long, pieces = (
         Piece(0, 2, 3, "word " * 50),

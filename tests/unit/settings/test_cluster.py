@@ -1,4 +1,4 @@
-"""Which settings of a cluster go together, and what is told where they do not."""
+"""Settings of a cluster that must fit together, and the messages about conflicts."""
 
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ def problems_of(given: dict[str, str]) -> list[str]:
         {"max_lateness_s": "7200"},
     ],
 )
-def test_what_goes_together_is_taken(given: dict[str, str]) -> None:
+def test_consistent_settings_are_accepted(given: dict[str, str]) -> None:
     settings = load_settings(
         environment={f"APPORTION_{name.upper()}": value for name, value in given.items()}
     )
@@ -113,7 +113,7 @@ def test_what_goes_together_is_taken(given: dict[str, str]) -> None:
         (TOKEN | {"sasl_password": "hush"}, "sasl_password", "is not used by OAUTHBEARER"),
     ],
 )
-def test_what_does_not_go_together_is_told_by_its_setting_with_what_to_do(
+def test_conflicting_settings_are_reported_by_name_with_a_remedy(
     given: dict[str, str], setting: str, what_to_do: str
 ) -> None:
     [problem] = problems_of(given)
@@ -121,7 +121,7 @@ def test_what_does_not_go_together_is_told_by_its_setting_with_what_to_do(
     assert what_to_do in problem
 
 
-def test_all_that_does_not_go_together_is_told_at_once() -> None:
+def test_all_conflicting_settings_are_reported_at_once() -> None:
     given: dict[str, Any] = {"ssl_cafile": "ca", "sasl_username": "u", "sasl_password": "hush"}
     assert [one.split(" ")[0] for one in problems_of(given)] == list(given)
 
@@ -148,7 +148,7 @@ def test_one_copy_may_be_away_where_there_are_more(given: dict[str, Any], copies
     assert (settings.copies, settings.copies_in_sync_min) == (copies, in_sync)
 
 
-def test_a_prefix_stands_before_all_topics_but_never_twice() -> None:
+def test_a_prefix_is_added_to_every_topic_once() -> None:
     settings = Settings(topic_prefix="staging.", composed_topic="staging.answers")
     names = [name for name in type(settings).model_fields if name.endswith("_topic")]
     assert {name: getattr(settings, name) for name in names} == {
@@ -162,7 +162,7 @@ def test_a_prefix_stands_before_all_topics_but_never_twice() -> None:
     assert Settings(**settings.model_dump()).model_dump() == settings.model_dump()
 
 
-def test_names_that_a_prefix_makes_too_long_or_equal_are_told() -> None:
+def test_prefixed_names_that_are_too_long_or_equal_are_refused() -> None:
     assert problems_of({"topic_prefix": "p" * 200, "requests_topic": "r" * 50})[0].startswith(
         "requests_topic"
     )

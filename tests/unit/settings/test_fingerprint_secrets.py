@@ -79,7 +79,7 @@ def test_a_session_that_began_before_a_rotation_keeps_its_secret(tmp_path: Path)
         assert secrets.of("globex", start_us) == others.encode()
 
 
-def test_what_previous_does_not_name_was_the_same(tmp_path: Path) -> None:
+def test_tenants_absent_from_previous_keep_their_secret(tmp_path: Path) -> None:
     now = f'default = "{REST}"\nsince = 2026-12-01T00:00:00Z\n[tenants]\nacme = "{ACME}"\n'
     of_others = secrets_of(tmp_path / "secrets.toml", f'{now}[previous]\ndefault = "{OLD_REST}"')
     of_acme = secrets_of(tmp_path / "secrets.toml", f'{now}[previous.tenants]\nacme = "{OLD_ACME}"')
@@ -118,7 +118,7 @@ def test_bytes_are_counted_not_characters(tmp_path: Path) -> None:
     assert secrets_of(tmp_path / "secret", "\u00e9" * 8).of("acme", 0) == b"\xc3\xa9" * 8
 
 
-def test_so_has_that_of_the_environment() -> None:
+def test_a_short_secret_of_the_environment_is_refused() -> None:
     with pytest.raises(SettingsError) as caught:
         load_settings(environment={"APPORTION_FINGERPRINT_SECRET": "abc"})
     [problem] = caught.value.problems
@@ -126,7 +126,7 @@ def test_so_has_that_of_the_environment() -> None:
     assert "abc" not in problem
 
 
-def test_a_file_of_another_user_is_named_with_its_owner_its_mode_and_who_we_are(
+def test_a_file_of_another_user_is_reported_with_owner_mode_and_our_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "secret"
@@ -134,7 +134,7 @@ def test_a_file_of_another_user_is_named_with_its_owner_its_mode_and_who_we_are(
     file.chmod(0o600)
     status = file.stat()
 
-    def denied(*_: object, **__: object) -> str:  # the superuser, as whom tests may run, reads everything
+    def denied(*_: object, **__: object) -> str:  # tests may run as the superuser, which reads everything
         raise PermissionError(13, "Permission denied", str(file))
 
     monkeypatch.setattr(Path, "read_text", denied)
@@ -161,7 +161,7 @@ def test_a_file_of_another_user_is_named_with_its_owner_its_mode_and_who_we_are(
         ('default = ["hush"]', "default"),
     ],
 )
-def test_what_is_wrong_is_told_by_its_key_and_place_and_never_by_its_value(
+def test_problems_are_reported_by_key_and_place_never_by_value(
     content: str, place: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "secrets.toml"

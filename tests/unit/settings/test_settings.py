@@ -60,7 +60,7 @@ def test_a_variable_names_another_file_and_a_flag_wins_over_it(tmp_path: Path) -
     assert load_settings(config=ours, environment=variables).partitions == 1
 
 
-def test_a_file_that_was_asked_for_must_be_there(tmp_path: Path) -> None:
+def test_an_explicitly_named_file_must_exist(tmp_path: Path) -> None:
     missing = tmp_path / "none.toml"
     [problem] = problems_of({"APPORTION_CONFIG": str(missing)})
     assert problem == f"{missing}: cannot be read: No such file or directory"
@@ -74,7 +74,7 @@ def test_an_unknown_key_of_the_file_is_an_error_that_names_the_nearest(tmp_path:
 
 
 def service_links(service: str) -> dict[str, str]:
-    """Return what Kubernetes sets in every pod beside a service."""
+    """Return the variables that Kubernetes sets in every pod for a service."""
     port = f"{service}_PORT_9092_TCP"
     return {
         f"{service}_SERVICE_HOST": "10.0.0.11",
@@ -90,7 +90,7 @@ def service_links(service: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("service", ["APPORTION", "APPORTION_WORKER", "APPORTION_0"])
-def test_what_kubernetes_sets_for_a_service_is_no_setting_and_no_error(service: str) -> None:
+def test_kubernetes_service_variables_are_ignored(service: str) -> None:
     variables = service_links(service) | {"APPORTION_APP_ID": "ours"}
     assert load_settings(environment=variables).model_dump() == Settings(app_id="ours").model_dump()
     assert load_settings(environment={"APPORTION_PORT": "9092"}).model_dump() == Settings().model_dump()
@@ -108,7 +108,7 @@ def test_what_kubernetes_sets_for_a_service_is_no_setting_and_no_error(service: 
         ),
     ],
 )
-def test_what_only_looks_like_kubernetes_stays_an_error(variable: str) -> None:
+def test_variables_that_only_look_like_kubernetes_are_errors(variable: str) -> None:
     [problem] = problems_of({variable: "9092"})
     assert problem.startswith(f"{variable.removeprefix('APPORTION_').lower()} ({variable}): no such setting")
 
@@ -122,11 +122,11 @@ def test_an_unknown_variable_is_an_error_that_names_the_nearest_and_no_value() -
     assert "hush" not in problem
 
 
-def test_other_programs_variables_are_none_of_ours() -> None:
+def test_variables_of_other_programs_are_ignored() -> None:
     assert load_settings(environment={"PARTITIONS": "9", "_APPORTION_COMPLETE": "x"}) == Settings()
 
 
-def test_all_problems_of_all_sources_are_told_at_once(tmp_path: Path) -> None:
+def test_all_problems_of_all_sources_are_reported_at_once(tmp_path: Path) -> None:
     text = 'colour = "red"\npartitions = 0'
     variables = {
         "APPORTION_BROKERS": "a:1,b,c",
@@ -205,20 +205,20 @@ def test_an_absolute_path_in_the_file_is_taken_as_it_is(tmp_path: Path) -> None:
     assert load_settings(config=file, environment={}).policies == Path("/etc/apportion/policies")
 
 
-def test_a_file_that_is_no_toml_is_told_by_its_line_and_not_by_its_text(tmp_path: Path) -> None:
+def test_invalid_toml_is_reported_by_line_and_not_by_text(tmp_path: Path) -> None:
     [problem] = problems_of({}, write(tmp_path, 'partitions = 4\nfingerprint_secret = "hush'))
     assert problem.startswith(f"{tmp_path}/apportion.toml: is not valid TOML (at ")
     assert "hush" not in problem
 
 
-def test_a_file_in_another_encoding_is_told(tmp_path: Path) -> None:
+def test_a_file_in_another_encoding_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "latin.toml"
     file.write_bytes("app_id = 'ä'".encode("latin-1"))
     [problem] = problems_of({"APPORTION_CONFIG": str(file)})
     assert problem == f"{file}: is not UTF-8"
 
 
-def test_a_secret_is_masked_wherever_settings_are_shown() -> None:
+def test_a_secret_is_masked_in_every_view_of_the_settings() -> None:
     settings = load_settings(environment={"APPORTION_FINGERPRINT_SECRET": HUSH})
     assert settings.fingerprint_secret is not None
     assert settings.fingerprint_secret.get_secret_value() == HUSH

@@ -1,4 +1,4 @@
-"""The audit finds every fault that is planted, and nothing where a worker has done what it must."""
+"""The audit of a worker's topics: it finds every planted fault, and none in correct output."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -79,7 +79,7 @@ EVENTS = recorded(
 
 
 def answered(records: Sequence[Record]) -> Partition:
-    """Return what a worker writes that does its work, by the core alone."""
+    """Return the output of a correct worker, composed by the core alone."""
     composer = Composer(ENGINE, Catalogue(builtin_policies()), "lanes", Memory())
     rows: dict[bytes, Any] = {}
     composed: list[Record] = []
@@ -122,7 +122,7 @@ def found(partition: Partition, *, once: bool = False, by_turns: bool = False) -
     return audit(partition, EXPECTATION, once=once, by_turns=by_turns)
 
 
-def test_what_must_be_there_is_right() -> None:
+def test_complete_outputs_pass_the_audit() -> None:
     for once in (False, True):
         audited = found(RIGHT, once=once)
         assert audited.is_right, audited
@@ -148,7 +148,7 @@ def test_rows_are_written_for_the_last_event_of_a_batch_alone_and_that_is_right(
     assert found(replace(RIGHT, rows=without(RIGHT.rows, 0, 2, 3))).is_right
 
 
-def test_where_tenants_go_by_turns_order_is_asked_of_a_session_alone() -> None:
+def test_with_turns_order_is_required_only_within_a_session() -> None:
     first, second, third, *rest = RIGHT.composed
     assert first.key == third.key != second.key
     ahead = replace(RIGHT, composed=[second, first, third, *rest])
@@ -157,7 +157,7 @@ def test_where_tenants_go_by_turns_order_is_asked_of_a_session_alone() -> None:
     assert found(swapped, by_turns=True).faults == {Fault.REORDERED: 1}
 
 
-def test_an_output_again_is_counted_apart_and_a_fault_where_each_must_stand_once() -> None:
+def test_a_repeated_output_is_a_fault_only_if_exactly_once() -> None:
     decisions = list(RIGHT.decisions)
     again = decisions[2].value or b""
     twice = replace(decisions[2], value=again.replace(b"somebody", b"somebody else"))
@@ -167,7 +167,7 @@ def test_an_output_again_is_counted_apart_and_a_fault_where_each_must_stand_once
     assert found(written, once=True).faults == {Fault.DOUBLED: 1}
 
 
-def test_a_late_row_is_counted_apart_and_a_fault_where_each_must_stand_once() -> None:
+def test_a_late_row_is_a_fault_only_if_exactly_once() -> None:
     rows = list(RIGHT.rows)
     written = replace(RIGHT, rows=[*rows, rows[0]])
     assert found(written).is_right
@@ -175,7 +175,7 @@ def test_a_late_row_is_counted_apart_and_a_fault_where_each_must_stand_once() ->
     assert found(written, once=True).faults == {Fault.DOUBLED: 1}
 
 
-def test_a_row_that_was_let_go_after_its_last_event_is_right() -> None:
+def test_a_row_removed_after_its_last_event_is_correct() -> None:
     rows, held = list(RIGHT.rows), list(RIGHT.held)
     gone = Row(held[0].key, held[0].seen_offset, None)
     assert found(replace(RIGHT, rows=[*rows, gone], held=held[1:])).is_right

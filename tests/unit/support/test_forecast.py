@@ -9,7 +9,7 @@ def test_a_machine_that_has_everything_skips_nothing() -> None:
     assert forecast([]).splitlines() == ["The tests take about 22 minutes on two cores.", "None is skipped."]
 
 
-def test_without_docker_the_tests_are_shorter_and_what_is_skipped_is_named(
+def test_without_docker_the_tests_are_shorter_and_skips_are_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv(DOCKER.variable, raising=False)
@@ -18,7 +18,7 @@ def test_without_docker_the_tests_are_shorter_and_what_is_skipped_is_named(
     assert second.startswith("  Skipped without a Docker engine: tests on Apache Kafka")
 
 
-def test_what_is_required_is_forecast_as_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_requirement_is_forecast_as_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CHROMIUM.variable, "1")
     assert "Failed without Chromium" in forecast([CHROMIUM])
 

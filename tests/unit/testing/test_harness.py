@@ -115,7 +115,7 @@ def test_only_a_request_is_composed(harness: Harness) -> None:
         harness.compose({"type": "context-artifact", "artifact": candidate("a")})
 
 
-def test_a_broken_policy_file_says_what_is_wrong(tmp_path: Path) -> None:
+def test_a_broken_policy_file_names_the_error(tmp_path: Path) -> None:
     (tmp_path / "broken.toml").write_text('name = "broken"', "utf-8")
     with pytest.raises(PolicyError, match="strategy"):
         Harness([tmp_path / "broken.toml"])

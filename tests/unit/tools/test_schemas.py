@@ -57,7 +57,7 @@ def without_type(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_read(name: str, event: Any) -> bool:
-    """Tell whether the code takes an incoming event, whatever its policy would say."""
+    """Return whether the decoder accepts an incoming event, without its policy."""
     try:
         if name == POLICY:
             parse_policy(without_type(event))
@@ -106,7 +106,7 @@ def reach(event: Any, place: list[Any]) -> tuple[Any, Any]:
     return mutated, node
 
 
-def test_the_made_files_are_what_the_types_give() -> None:
+def test_the_generated_files_match_the_types() -> None:
     made = files(FOLDER)
     stale = [name for name, data in made.items() if not (FOLDER / name).exists() or read(name) != data]
     assert not stale, "run: python -m tools.schemas"
@@ -120,7 +120,7 @@ def test_no_made_file_is_left_over() -> None:
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_every_schema_is_one(name: str) -> None:
+def test_every_schema_is_valid(name: str) -> None:
     jsonschema_rs.meta.validate(SCHEMAS[name])
     assert SCHEMAS[name]["$id"] == file_name(name)
 
@@ -131,7 +131,7 @@ def test_every_event_has_an_example(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(INCOMING))
-def test_every_field_of_what_comes_in_is_described(name: str) -> None:
+def test_every_field_of_incoming_events_is_described(name: str) -> None:
     schema = SCHEMAS[name]
     for part in (schema, *schema["$defs"].values()) if "$defs" in schema else (schema,):
         for field, described in part.get("properties", {}).items():
@@ -150,8 +150,8 @@ def test_each_strategy_has_a_schema_of_its_requests(strategy: str) -> None:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_the_schema_of_a_strategys_requests_asks_for_what_the_strategy_does(strategy: str) -> None:
-    """Names and numbers that a policy decides on no schema knows; what a message holds neither."""
+def test_a_strategys_request_schema_requires_its_fields(strategy: str) -> None:
+    """No schema checks names and numbers that depend on a policy, or the content of a message."""
     event = json.loads((FOLDER / f"examples/context-request/{strategy}.json").read_bytes())
     policy = parse_policy(
         without_type(json.loads((FOLDER / f"examples/{POLICY}/{strategy}.json").read_bytes()))
@@ -180,7 +180,7 @@ def test_the_schema_of_a_strategys_requests_asks_for_what_the_strategy_does(stra
 def test_every_example_is_valid(example: Path) -> None:
     event, schema = json.loads(example.read_bytes()), SCHEMAS[example.parent.name]
     VALIDATORS[example.parent.name].validate(event)
-    jsonschema_rs.Draft7Validator(schema).validate(event)  # what AsyncAPI's tools go by
+    jsonschema_rs.Draft7Validator(schema).validate(event)  # the form that AsyncAPI's tools expect
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=name_of)
@@ -200,7 +200,7 @@ def test_every_strategy_has_an_example_of_its_policy(strategy: str) -> None:
 
 
 @pytest.mark.parametrize("example", [each for each in EXAMPLES if each.parent.name in INCOMING], ids=name_of)
-def test_a_schema_takes_what_the_decoder_takes_and_nothing_else(example: Path) -> None:
+def test_schema_and_decoder_accept_the_same_events(example: Path) -> None:
     name = example.parent.name
     taken = 0
     for event in mutations(json.loads(example.read_bytes())):

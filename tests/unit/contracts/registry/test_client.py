@@ -1,4 +1,4 @@
-"""Calls to a schema registry, and the errors of one that is away or refuses us."""
+"""Calls to a schema registry, and the errors of an unreachable or refusing registry."""
 
 import asyncio
 import socket
@@ -101,7 +101,7 @@ async def test_another_answer_is_refused_with_what_to_do(
 
 async def test_a_registry_that_is_away_is_named_with_where_its_url_comes_from() -> None:
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # nobody listens there
+        taken.bind(("127.0.0.1", 0))  # no process listens there
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
         settings = Settings(schema_registry=url, _origins={"schema_registry": "--registry"})
         with pytest.raises(RegistryUnreachableError) as caught:

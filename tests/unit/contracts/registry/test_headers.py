@@ -1,4 +1,4 @@
-"""Headers with schema ids on a worker's outputs: as Confluent's clients read them, beside the same values."""
+"""Headers with schema ids on a worker's outputs, readable by Confluent's clients, with unchanged values."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Registration of the topics' schemas, and the comparison with what is registered."""
+"""Registration of the topics' schemas, and the comparison with registered schemas."""
 
 import json
 from collections.abc import Iterator
@@ -64,7 +64,7 @@ async def test_subjects_have_the_topics_own_names(registry: Registry) -> None:
     assert registry.subjects.keys().isdisjoint(SUBJECTS)
 
 
-async def test_a_check_changes_nothing_and_says_what_is_missing(registry: Registry) -> None:
+async def test_a_check_changes_nothing_and_names_missing_subjects(registry: Registry) -> None:
     reports = await check_subjects(registry.settings())
     assert {report.status for report in reports} == {SubjectStatus.MISSING}
     assert registry.changes == []

@@ -50,7 +50,7 @@ def test_a_schema_accepts_the_events_of_its_topic_and_no_others(topic: str) -> N
 
 
 @pytest.mark.parametrize("topic", TOPICS)
-def test_a_schema_says_its_draft_and_has_no_wording(topic: str) -> None:
+def test_a_registered_schema_names_its_draft_and_has_no_descriptions(topic: str) -> None:
     schema = document(SCHEMAS[topic])
     assert schema["$schema"] == "http://json-schema.org/draft-07/schema#"
     jsonschema_rs.meta.validate(schema)

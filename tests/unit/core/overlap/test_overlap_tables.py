@@ -1,4 +1,4 @@
-"""The tables `[overlap]` and `[certificate]`: what they refuse, and that without nothing changes."""
+"""The tables `[overlap]` and `[certificate]`: refused values, and no effect when absent."""
 
 import subprocess
 import sys
@@ -24,7 +24,7 @@ def policy_of(strategy: str, **tables: Any) -> Policy:
 
 
 @pytest.mark.parametrize("strategy", ["lanes", "categories"])
-def test_all_that_is_wrong_with_the_tables_is_told_at_once(strategy: str) -> None:
+def test_all_errors_of_the_tables_are_reported_at_once(strategy: str) -> None:
     with pytest.raises(PolicyError) as caught:
         policy_of(
             strategy,
@@ -57,12 +57,12 @@ def test_other_strategies_do_not_have_them(strategy: str, table: str) -> None:
 
 @pytest.mark.parametrize("strategy", ["lanes", "categories"])
 @pytest.mark.parametrize("tables", SILENT)
-def test_a_table_that_says_nothing_is_as_no_table(strategy: str, tables: dict[str, Any]) -> None:
+def test_an_empty_table_changes_no_digest(strategy: str, tables: dict[str, Any]) -> None:
     assert policy_of(strategy, **tables).digest == policy_of(strategy).digest
 
 
 @pytest.mark.parametrize("tables", [{"overlap": {"threshold": 1}}, {"certificate": {"enabled": True}}])
-def test_a_table_that_says_something_is_in_the_digest(tables: dict[str, Any]) -> None:
+def test_a_table_with_values_is_in_the_digest(tables: dict[str, Any]) -> None:
     assert policy_of("lanes", **tables).digest != policy_of("lanes").digest
 
 

@@ -1,4 +1,4 @@
-"""What is said once is worth less the second time: covers, and the order that follows from them."""
+"""Coverage between texts, and the selection order after repeated content is discounted."""
 
 from collections.abc import Sequence
 from random import Random
@@ -46,19 +46,19 @@ def table_of(overlap: Overlap) -> list[list[int]]:
 
 @settings(max_examples=150)
 @given(contents(), st.sampled_from([1, 100, 300, 700, 1_000]))
-def test_covers_are_what_the_definition_says(drawn: list[str], threshold: int) -> None:
+def test_covers_match_the_definition(drawn: list[str], threshold: int) -> None:
     assert table_of(found(drawn, threshold)) == covers(drawn, threshold)
 
 
 def test_many_entries_are_paired_as_few_are() -> None:
-    # enough for those that stand alone to be left out before sorting
+    # enough for texts without overlap to be left out before sorting
     alone = [" ".join(f"word{n}x{m * 7919 % 10007} and so on" for m in range(60)) for n in range(150)]
     drawn = [*alone, *[alone[n] + " and a tail of its own, number " + "abcdefghij"[n] * 9 for n in range(10)]]
     assert sum(sketch(content).size for content in drawn) > 1 << 12
     assert table_of(found(drawn, 300)) == covers(drawn, 300)
 
 
-def test_what_differs_by_a_digit_says_nothing_of_its_sibling() -> None:
+def test_texts_that_differ_by_a_digit_do_not_cover_each_other() -> None:
     page = (
         "Error {} is raised when the upstream service does not answer within the time that the caller allows."
     )
@@ -85,9 +85,7 @@ def test_a_pair_counts_from_the_threshold_on() -> None:
 
 @settings(max_examples=150)
 @given(contents(), st.randoms(use_true_random=False), st.sampled_from([1, 300]))
-def test_the_order_is_that_of_looking_at_every_score_again(
-    drawn: list[str], rng: Random, threshold: int
-) -> None:
+def test_the_order_equals_a_full_rescan_of_the_scores(drawn: list[str], rng: Random, threshold: int) -> None:
     scores = sorted([rng.choice([0, 1, 500, 600, 999]) for _ in drawn], reverse=True)
     exempt = {n for n in range(len(drawn)) if rng.random() < 0.1}
     order = Discounted(found(drawn, threshold), scores, exempt)

@@ -21,7 +21,7 @@ def keys_of(found: Sketch) -> list[int]:
 
 
 @given(texts)
-def test_a_sketch_is_what_the_definition_says(content: str) -> None:
+def test_a_sketch_matches_the_definition(content: str) -> None:
     found = sketch(content)
     assert keys_of(found) == sorted(keys(content))
     assert found.size == len(keys(content))
@@ -55,7 +55,7 @@ def test_one_letter_a_million_times_has_one_key_at_most() -> None:
     assert sketch("1" * 1_000_000).words == {b"1" * 1_000_000}
 
 
-def test_what_is_remembered_is_what_would_be_made() -> None:
+def test_a_remembered_sketch_equals_a_new_one() -> None:
     memo: ContentMemo[Sketch] = ContentMemo(10_000)
     contents = [f"content number {n % 3} of some length" for n in range(6)]
     found = memo.get_all(

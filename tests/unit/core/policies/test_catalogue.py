@@ -1,4 +1,4 @@
-"""Which version of a policy holds: the latest that had come into effect at the event's time."""
+"""The catalogue: the version of a policy that was in effect at the event's time."""
 
 from datetime import UTC, datetime
 
@@ -33,7 +33,7 @@ def test_a_version_holds_from_its_time_on() -> None:
     assert version_at(JANUARY_US, *versions) == "2"
 
 
-def test_a_time_of_toml_is_one_like_any_other_and_needs_an_offset() -> None:
+def test_a_toml_time_is_accepted_and_needs_an_offset() -> None:
     time = datetime(2026, 1, 1, tzinfo=UTC)
     assert lanes_policy(effective_from=time).effective_from_us == JANUARY_US
     for bare in (time.replace(tzinfo=None), "2026-01-01T00:00:00", "2026"):
@@ -42,17 +42,17 @@ def test_a_time_of_toml_is_one_like_any_other_and_needs_an_offset() -> None:
         assert [problem.key for problem in caught.value.problems] == ["effective_from"]
 
 
-def test_the_latest_holds_whatever_the_order_of_publication() -> None:
+def test_the_latest_version_holds_in_any_order_of_publication() -> None:
     versions = [version("2", "2026-01-01T00:00:00Z"), version("1"), version("0", "2025-01-01T00:00:00Z")]
     assert version_at(JANUARY_US, *versions) == version_at(JANUARY_US, *versions[::-1]) == "2"
 
 
-def test_of_versions_of_one_time_the_last_published_holds() -> None:
+def test_the_last_published_of_versions_with_one_time_holds() -> None:
     time = "2026-01-01T00:00:00Z"
     assert version_at(JANUARY_US, version("2", time), version("1", time)) == "1"
 
 
-def test_a_version_that_is_published_again_stands_where_it_was_published_last() -> None:
+def test_a_republished_version_counts_from_its_last_publication() -> None:
     time = "2026-01-01T00:00:00Z"
     assert version_at(JANUARY_US, version("1", time), version("2", time), version("1", time)) == "1"
 
@@ -62,7 +62,7 @@ def test_other_policies_do_not_count() -> None:
     assert version_at(JANUARY_US, other, version("1"), other) == "1"
 
 
-def test_where_none_holds_the_request_is_refused_and_the_known_names_are_told_in_order() -> None:
+def test_an_unknown_policy_is_refused_with_the_sorted_known_names() -> None:
     names = ("quick", "brown", "fox", "jumps", "over")
     catalogue = Catalogue(
         [version("1", "2026-01-01T00:00:00Z"), *(version("1", name=name) for name in names)]

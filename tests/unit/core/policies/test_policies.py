@@ -1,4 +1,4 @@
-"""Policy files: what is wrong with them is told at once, by file and key, and never as another error."""
+"""Errors of policy files, reported all at once by file and key."""
 
 from pathlib import Path
 
@@ -52,7 +52,7 @@ def test_bytes_that_are_no_utf_8_are_a_policy_error(tmp_path: Path) -> None:
         load_policy(tmp_path / "bad.toml")
 
 
-def test_where_the_strategy_is_unknown_what_all_policies_have_is_judged_still() -> None:
+def test_with_an_unknown_strategy_common_fields_are_still_checked() -> None:
     raw = {
         "version": 1,
         "strategy": "lane",
@@ -76,7 +76,7 @@ def test_a_strategy_that_is_none_is_named_once(strategy: object) -> None:
     assert keys(caught) == ["strategy"]
 
 
-def test_a_table_that_is_none_is_told_in_the_words_of_toml() -> None:
+def test_a_value_in_place_of_a_table_is_reported_in_terms_of_toml() -> None:
     with pytest.raises(PolicyError) as caught:
         lanes_policy(session=5, lanes={"local": 1}, render={"template": "{secret}"})
     assert {problem.key: problem.reason for problem in caught.value.problems if "." not in problem.key} == {
@@ -87,7 +87,7 @@ def test_a_table_that_is_none_is_told_in_the_words_of_toml() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "x" * 65, "a\nb", "\x7f", "\x85"])
-def test_what_a_policy_calls_its_own_obeys_what_names_that_travel_obey(name: str) -> None:
+def test_names_in_a_policy_follow_the_rules_for_names_in_events(name: str) -> None:
     lane = {"priority": 0, "min_tokens": 0, "max_tokens": 5}
     for strategy, table, content in (
         ("lanes", "lanes", lane),
@@ -110,7 +110,7 @@ def test_what_a_policy_calls_its_own_obeys_what_names_that_travel_obey(name: str
         ("layers", "layers", "layer", {"share_percent": 9}),
     ],
 )
-def test_priorities_that_clash_are_told_with_the_first_that_has_each(
+def test_equal_priorities_are_reported_with_the_first_holder(
     strategy: str, key: str, what: str, table: dict[str, int]
 ) -> None:
     priorities = {"a": 1, "b": 2, "c": 1, "d": 2, "e": 1, "f": -1, "g": -1}
@@ -124,7 +124,7 @@ def test_priorities_that_clash_are_told_with_the_first_that_has_each(
     ]
 
 
-def test_a_number_beyond_all_bounds_is_told_once() -> None:
+def test_a_number_out_of_bounds_is_reported_once() -> None:
     lane = {"priority": 0, "min_tokens": 2**53, "max_tokens": 5}
     with pytest.raises(PolicyError) as caught:
         lanes_policy(lanes={"local": lane})
@@ -139,7 +139,7 @@ def test_a_policy_without_a_beginning_holds_before_the_year_1() -> None:
     assert Catalogue([lanes_policy()]).resolve("test", event_us).name == "test"
 
 
-def test_of_two_files_with_one_name_and_version_the_second_is_refused(tmp_path: Path) -> None:
+def test_the_second_file_with_one_name_and_version_is_refused(tmp_path: Path) -> None:
     one, other = LANES.format(name="x", version="1"), LANES.format(name="x", version="2")
     files = written(tmp_path, a=one, b=other, c=one + "budget_tokens = 9000\n", d="d")
     policies, problems = load_policies(files)
@@ -162,7 +162,7 @@ def test_a_folder_with_one_name_and_version_twice_is_refused_whole(tmp_path: Pat
     assert str(caught.value).startswith(f"{second}: version: {first} has the same name and version")
 
 
-def test_a_folders_versions_stand_beside_the_built_in_one_of_their_name(tmp_path: Path) -> None:
+def test_versions_of_a_folder_join_the_built_in_version_of_their_name(tmp_path: Path) -> None:
     later = LANES.format(name="lanes", version="2") + 'effective_from = "2027-01-01T00:00:00Z"\n'
     written(tmp_path, a=later)
     catalogue = load_catalogue(tmp_path)
@@ -171,12 +171,12 @@ def test_a_folders_versions_stand_beside_the_built_in_one_of_their_name(tmp_path
     assert len(list(catalogue)) == len(list(load_catalogue(None))) + 1
 
 
-def test_of_equal_times_a_folders_version_holds_over_the_built_in_one(tmp_path: Path) -> None:
+def test_at_equal_times_a_folders_version_precedes_the_built_in_one(tmp_path: Path) -> None:
     written(tmp_path, a=LANES.format(name="lanes", version="0") + "budget_tokens = 9000\n")
     assert load_catalogue(tmp_path).resolve("lanes", 0).budget_tokens == 9_000
 
 
-def test_a_folders_policy_takes_the_place_of_a_built_in_one_of_its_name_and_version(tmp_path: Path) -> None:
+def test_a_folders_policy_replaces_a_built_in_one_of_its_name_and_version(tmp_path: Path) -> None:
     written(tmp_path, a=LANES.format(name="lanes", version="1") + "budget_tokens = 9000\n")
     catalogue = load_catalogue(tmp_path)
     assert [policy.budget_tokens for policy in catalogue if policy.name == "lanes"] == [9_000]

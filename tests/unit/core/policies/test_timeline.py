@@ -1,4 +1,4 @@
-"""Which policies an event meets, by when it was recorded, and which records of the topic are policies."""
+"""Timelines of policies: the policies of an event by its record time, and valid records of the topic."""
 
 import json
 from typing import Any
@@ -63,7 +63,7 @@ def test_without_a_topic_the_files_hold_for_every_record() -> None:
     assert [met(timeline(), at_ms) for at_ms in (-1, 0, 10**13)] == ["0"] * 3
 
 
-def test_a_version_counts_for_what_is_recorded_when_it_has_settled() -> None:
+def test_a_version_applies_to_records_after_its_settle_time() -> None:
     made = timeline(publication(version("1"), 1_000))
     assert [met(made, 1_000 + SETTLE_MS - 1), met(made, 1_000 + SETTLE_MS)] == ["0", "1"]
 
@@ -74,7 +74,7 @@ def test_a_removal_settles_like_a_publication(value: bytes | None) -> None:
     assert [met(made, SETTLE_MS + 4_999), met(made, SETTLE_MS + 5_000)] == ["1", "0"]
 
 
-def test_what_is_settled_holds_by_event_time() -> None:
+def test_a_settled_version_applies_by_event_time() -> None:
     later = version("1", effective_from="2026-01-01T00:00:00Z")
     made = timeline(publication(later, 0))
     assert met(made, SETTLE_MS, ALWAYS_US - 1) == "0"
@@ -82,7 +82,7 @@ def test_what_is_settled_holds_by_event_time() -> None:
     assert met(made, SETTLE_MS - 1, ALWAYS_US) == "0"
 
 
-def test_of_versions_of_one_time_the_last_published_holds_and_publishing_again_moves_it() -> None:
+def test_republishing_makes_a_version_the_last_of_its_time() -> None:
     made = timeline(
         publication(version("1"), 0), publication(version("2"), 1_000), publication(version("1"), 2_000)
     )
@@ -104,13 +104,13 @@ def test_a_version_that_was_removed_may_be_published_otherwise() -> None:
     assert made.catalogue_at(10**9).resolve("test", ALWAYS_US).digest == other.digest
 
 
-def test_removing_what_was_never_published_changes_nothing() -> None:
+def test_removing_an_unpublished_version_changes_nothing() -> None:
     made = timeline(removal(version("7"), 0), raw(None, None), raw(b"\xff", b""))
     assert met(made, 10**9) == "0"
     assert made.holding == ()
 
 
-def test_a_published_version_stands_before_a_file_of_its_name_and_version() -> None:
+def test_a_published_version_precedes_a_file_of_its_name_and_version() -> None:
     other = version("0", budget_tokens=9_000)
     made = timeline(publication(other, 0), removal(other, 1_000))
     digests = [
@@ -134,7 +134,7 @@ def test_files_of_another_group_are_passed_over() -> None:
     assert made.latest_files is None
 
 
-def test_own_files_count_at_once_where_nobody_knows_their_name() -> None:
+def test_own_files_apply_at_once_if_their_name_is_unknown() -> None:
     new, known = lanes_policy(name="new"), version("9")
     made = timeline(files(0, version("5")), own=(known, new))
     assert {policy.name for policy in made.catalogue_at(0)} == {"test", "new"}
@@ -149,7 +149,7 @@ def test_record_times_that_go_back_settle_by_themselves() -> None:
     assert [met(made, at_ms) for at_ms in moments] == ["0", "2", "2"]
 
 
-def test_what_is_published_counts_from_its_first_publication() -> None:
+def test_a_published_version_counts_from_its_first_publication() -> None:
     one, two = version("1"), version("2")
     made = timeline(
         publication(one, 0), publication(two, 1), publication(one, 2), removal(two, 3), publication(two, 4)
@@ -196,7 +196,7 @@ def test_a_record_that_is_no_policy_is_refused_with_its_place_and_changes_nothin
     assert met(made, 10**9) == "1"
 
 
-def test_of_many_problems_the_first_are_told_and_the_others_counted() -> None:
+def test_the_first_problems_are_listed_and_the_others_counted() -> None:
     value = json.dumps({"type": "context-policy", "strategy": "lanes"} | {f"wish{n}": n for n in range(20)})
     _, [refusal] = read(raw(b"x@1", value.encode()))
     assert refusal.error.pointer == "$.name"
@@ -227,7 +227,7 @@ def test_a_record_that_cannot_be_read_is_refused_and_neither_removes_a_policy_no
     [*builtin_policies(), version("1", effective_from="2026-01-01T00:00:00+01:00")],
     ids=lambda policy: policy.name,
 )
-def test_what_is_published_has_the_digest_of_what_was_written(policy: Policy) -> None:
+def test_a_published_policy_keeps_its_digest(policy: Policy) -> None:
     made = timeline(publication(policy, 0), files(0, policy))
     [published] = made.holding
     assert published.policy is not None

@@ -56,7 +56,7 @@ def published(session: Session, *events: Any) -> Session:
     return session
 
 
-def test_what_is_charged_is_the_exact_count_of_what_was_emitted() -> None:
+def test_the_session_is_charged_the_exact_count_of_the_output() -> None:
     first = answer(request([candidate("a", 10), candidate("b", 10)]), lanes_policy())
     assert first.composed.tokens.used == 21
     second = answer(request([candidate("c", 5)]), lanes_policy(), first.session)
@@ -105,7 +105,7 @@ def test_a_total_of_zero_disables_and_still_counts_the_prompt() -> None:
     assert not outcome.composed.text
 
 
-def test_the_same_request_sent_again_is_a_duplicate_and_charges_nothing() -> None:
+def test_a_repeated_request_is_a_duplicate_and_charges_no_tokens() -> None:
     candidates = [candidate("a"), candidate("b")]
     first = answer(request(candidates, request_id="r"), lanes_policy())
     later = request(candidates[::-1], request_id="r", requested_at="2026-03-01T13:00:00Z")
@@ -159,7 +159,7 @@ def test_a_row_remembers_a_bounded_number_of_requests() -> None:
     assert session.recent[0].request_id == "q5"
 
 
-def test_a_row_remembers_the_thousand_ids_that_were_injected_last_of_one_prompt_the_greatest() -> None:
+def test_a_row_keeps_the_last_thousand_injected_ids() -> None:
     session = EMPTY
     for letter in "ba":
         injected = frozenset(f"{letter}{number:03}" for number in range(700))
@@ -178,7 +178,7 @@ def test_a_row_remembers_the_thousand_ids_that_were_pushed_out_last() -> None:
     assert session.evicted_unlisted == 1
 
 
-def test_at_its_expiry_a_session_starts_afresh() -> None:
+def test_a_session_restarts_at_its_expiry() -> None:
     policy = limited(idle_timeout_s=60)
     first = answer(request([candidate("a")], requested_at="2026-03-01T12:00:00Z"), policy)
     before = answer(request([], requested_at="2026-03-01T12:00:59.999999Z"), policy, first.session)
@@ -196,7 +196,7 @@ def test_a_late_request_does_not_move_the_last_event_back() -> None:
     assert late.session.prompts == 2
 
 
-def test_with_a_backoff_of_five_an_id_comes_at_1_at_6_and_at_16() -> None:
+def test_a_backoff_of_five_selects_an_id_at_prompts_1_6_and_16() -> None:
     policy, session, injected = limited(backoff_prompts=5), EMPTY, []
     for prompt in range(1, 32):
         outcome = answer(request([candidate("a")]), policy, session)
@@ -208,7 +208,7 @@ def test_with_a_backoff_of_five_an_id_comes_at_1_at_6_and_at_16() -> None:
     assert injected == [1, 6, 16, 31]
 
 
-def test_constraints_pinned_and_included_ones_know_no_backoff() -> None:
+def test_pinned_included_and_constraint_candidates_have_no_backoff() -> None:
     policy, session = limited(backoff_prompts=5), EMPTY
     limits = {
         "pinned": [{"match": {"type": "id", "value": "p"}, "reason": "r"}],
@@ -235,7 +235,7 @@ def test_exclusion_comes_before_backoff_and_backoff_before_an_empty_content() ->
     assert omitted(again) == {"a": "excluded_by_policy", "b": "backoff"}
 
 
-def test_the_pool_is_chosen_from_beside_the_requests_own_which_win() -> None:
+def test_the_pool_adds_candidates_and_the_requests_own_win() -> None:
     session = published(
         EMPTY, artifact(candidate("a", content="pool")), artifact(candidate("b", content="pool b"))
     )
@@ -251,7 +251,7 @@ def test_the_newest_publication_of_an_id_stays() -> None:
     assert answer(request([]), lanes_policy(), session).composed.text == "new"
 
 
-def test_a_pool_artifact_that_lacks_what_the_strategy_needs_is_unsuitable() -> None:
+def test_a_pool_artifact_without_required_fields_is_unsuitable() -> None:
     session = published(EMPTY, artifact({"id": "a", "content": "x"}), artifact(candidate("b", lane="nope")))
     assert omitted(answer(request([]), lanes_policy(), session)) == {"a": "unsuitable", "b": "unsuitable"}
 
@@ -287,7 +287,7 @@ def test_a_retraction_by_path_means_kind_lane_and_chunk_too() -> None:
     assert [pooled.id for pooled in session.pool] == ["z"]
 
 
-def test_a_retraction_that_names_nothing_is_refused() -> None:
+def test_a_retraction_without_an_id_is_refused() -> None:
     with pytest.raises(EventError) as caught:
         published(EMPTY, retraction(kind="recent_edit"))
     assert (caught.value.code, caught.value.pointer) == ("missing_field", "$.id")
@@ -313,7 +313,7 @@ HOSTILE: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
-def test_a_row_never_takes_more_than_a_mebibyte_and_what_goes_for_it_is_named_once(hostile: str) -> None:
+def test_a_row_stays_within_a_mebibyte_and_names_evicted_artifacts_once(hostile: str) -> None:
     session, left = EMPTY, set[str]()
     named: list[str] = []
     for number in range(500):
@@ -333,7 +333,7 @@ def test_a_row_never_takes_more_than_a_mebibyte_and_what_goes_for_it_is_named_on
 
 
 def filled(more: int = 0) -> Session:
-    """Return a session whose row has so many bytes more than fit."""
+    """Return a session with a row that is this many bytes over the limit."""
     sizes = {"a": 300_000, "b": 400_000, "c": 300_000}
     session = published(EMPTY, *(artifact(candidate(name, content="x" * sizes[name])) for name in sizes))
     spare = ROW_MAX_BYTES - len(encode(session)) + more
@@ -411,14 +411,14 @@ def test_a_rows_digest_changes_with_all_that_it_holds() -> None:
     assert len({row.digest for row in rows}) == len(rows)
 
 
-def test_what_an_omitted_candidate_would_have_needed_stands_in_its_entry() -> None:
+def test_an_omitted_candidates_entry_has_its_needed_tokens() -> None:
     outcome = answer(request([candidate("a", 50)], budget_tokens=30), limited())
     margin = entry_of(outcome, "a").margin
     assert margin
     assert (margin.needed, margin.left) == (50, 30)
 
 
-def test_of_equal_ids_that_are_backed_off_one_is_backoff_and_the_others_duplicate() -> None:
+def test_equal_backed_off_ids_are_one_backoff_and_duplicates() -> None:
     policy = limited(backoff_prompts=5)
     session = answer(request([candidate("a")]), policy).session
     again = answer(request([candidate("a"), candidate("a")]), policy, session)
@@ -465,7 +465,7 @@ def test_a_session_that_began_before_a_rotation_keeps_its_backoff_its_pool_and_i
     assert [pooled.id for pooled in replaced.pool] == [of_path("src/b.py", SECRET)]
 
 
-def test_a_session_that_begins_after_it_goes_by_the_new_secret_and_so_does_one_that_starts_afresh() -> None:
+def test_new_and_restarted_sessions_use_the_new_secret_after_a_rotation() -> None:
     asked = request([candidate("", id=None, path="src/a.py")], requested_at="2026-03-01T12:30:00Z")
     new = [of_path("src/a.py", b"the secret after a rotation")]
     assert selected(answer(asked, lanes_policy(), engine=ROTATED)) == new
@@ -473,7 +473,7 @@ def test_a_session_that_begins_after_it_goes_by_the_new_secret_and_so_does_one_t
     assert selected(answer(asked, limited(idle_timeout_s=60), old.session, engine=ROTATED)) == new
 
 
-def test_a_workspace_goes_by_the_sessions_secret_too() -> None:
+def test_a_workspace_id_uses_the_sessions_secret_too() -> None:
     trigger = {"event": "file_saved", "workspace": "home"}
     before = answer(request(trigger=trigger), lanes_policy())
     kept = answer(

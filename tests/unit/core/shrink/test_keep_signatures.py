@@ -1,4 +1,4 @@
-"""Strategy keep_signatures: what is a body and a doc in each language, and what falls back to whole lines."""
+"""Strategy keep_signatures: bodies and docs in each language, and the fallback to whole lines."""
 
 import subprocess
 import sys
@@ -66,7 +66,7 @@ def test_no_parser_is_loaded_before_code_is_shrunk() -> None:
         ("cobol", "a.py", None),
     ],
 )
-def test_the_language_is_told_or_else_the_path_ending(
+def test_the_language_is_given_or_found_by_the_path_ending(
     language: str | None, path: str | None, parsed: str | None
 ) -> None:
     assert language_of(language, path) == parsed
@@ -100,7 +100,7 @@ def test_the_language_is_told_or_else_the_path_ending(
         ("c", f"static int *f(int a) {{ {LONG}; }}\n"),
     ],
 )
-def test_a_signature_stays_and_its_body_goes(language: str, code: str) -> None:
+def test_a_signature_is_kept_without_its_body(language: str, code: str) -> None:
     before, _, behind = code.partition(LONG)
     behind = behind.removeprefix(";").removeprefix(" return <a />;")
     assert without_bodies(code, language) == before.rstrip() + GONE + behind
@@ -132,7 +132,7 @@ def test_bodies_of_equal_depth_go_from_the_last_to_the_first() -> None:
     ]
 
 
-def test_a_body_in_a_type_goes_before_one_that_stands_alone() -> None:
+def test_a_body_in_a_type_is_dropped_before_a_top_level_body() -> None:
     rung = ladder_of(f"class A:\n    def f(self):\n        {LONG}\n\ndef g():\n    {LONG}\n", "python").rungs[
         0
     ]
@@ -176,12 +176,12 @@ def test_comments_with_a_blank_line_between_them_are_two() -> None:
     assert without_docs(code.format(LONG)) == (f"# one{GONE}\n\n# and{GONE}\n\n# three\ndef f(): pass\n")
 
 
-def test_a_doc_without_an_end_of_its_own_and_the_body_behind_it_both_go() -> None:
+def test_an_unterminated_doc_is_dropped_with_the_following_body() -> None:
     code = f"def f():\n    'Head.\\\n    {LONG}'\n    {LONG}\n"
     assert without_docs(code) == f"def f():\n    'Head.\\{GONE}{GONE}\n"
 
 
-def test_a_doc_in_a_body_that_is_left_out_goes_with_it() -> None:
+def test_a_doc_is_dropped_with_its_body() -> None:
     found = ladder_of(f"function f() {{\n  // one\n  // {LONG}\n  return 1;\n}}\n", "javascript")
     assert [rung.size for rung in found.rungs[:2]] == [1, 0]
 
@@ -207,7 +207,7 @@ def test_line_ends_of_two_characters_stay_whole() -> None:
         ("cobol", f"def f():\n    {LONG}\n    return\n"),
     ],
 )
-def test_what_has_no_function_and_no_type_loses_leading_lines(language: str, text: str) -> None:
+def test_a_text_without_functions_and_types_loses_leading_lines(language: str, text: str) -> None:
     assert falls_back(text, language)
 
 

@@ -1,4 +1,4 @@
-"""What one request may parse: code without errors however much of it there is, hostile texts only so many."""
+"""The parsing budget of a request: unlimited for code without errors, bounded for hostile texts."""
 
 import argparse
 from pathlib import Path
@@ -21,7 +21,7 @@ WHOLE_CODE = CODE * (PARSED_MAX_CHARACTERS // len(CODE))
 def parsed(
     monkeypatch: pytest.MonkeyPatch, parsing: Parsing, texts: list[str], language: str = "python"
 ) -> list[bool]:
-    """Return which texts are parsed as artifacts of one request, after what was parsed before."""
+    """Return for each text whether one request still parses it, after the texts before."""
     calls: list[str] = []
     outline = syntax.outline
 
@@ -39,13 +39,13 @@ def parsed(
 
 
 def given_up(seed: int) -> str:
-    """Return a text whose errors have very many ways out: 0.5 s unless it is stopped."""
+    """Return a text with very many possible error recoveries: parsing takes 0.5 s unless stopped."""
     random = Random(seed)  # noqa: S311 - the same texts every run is the point
     units = ("a=\n>", "int a (/*", "`", "/*")
     return "".join(random.choice(units) for _ in range(PARSED_MAX_CHARACTERS))[:PARSED_MAX_CHARACTERS]
 
 
-def test_after_four_parses_that_were_stopped_nothing_more_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parsing_ends_after_four_stopped_parses(monkeypatch: pytest.MonkeyPatch) -> None:
     assert parsed(monkeypatch, Parsing(), [STOPPED] * 8 + [CODE]) == [True] * 4 + [False] * 5
 
 
@@ -63,7 +63,7 @@ class Watched(metered.Meter):
 
 @pytest.fixture
 def meters(monkeypatch: pytest.MonkeyPatch) -> list[Watched]:
-    """Return what is filled with the meters of all parses."""
+    """Return a list that collects the meters of all parses."""
     kept: list[Watched] = []
 
     def made(source: bytes, parser: Parser) -> Watched:
@@ -75,7 +75,7 @@ def meters(monkeypatch: pytest.MonkeyPatch) -> list[Watched]:
 
 
 @pytest.mark.parametrize("seed", range(1, 6))
-def test_a_text_whose_errors_have_too_many_ways_out_is_stopped(meters: list[Watched], seed: int) -> None:
+def test_a_text_with_too_many_error_recoveries_is_stopped(meters: list[Watched], seed: int) -> None:
     parsing = Parsing()
     assert syntax.outline("python", given_up(seed), parsing) is None
     [meter] = meters
@@ -124,7 +124,7 @@ def test_very_short_texts_are_no_more_than_2048(monkeypatch: pytest.MonkeyPatch)
         ("rust", "|-", 4),
     ],
 )
-def test_texts_that_are_dear_to_parse_are_few_of_a_request(language: str, unit: str, texts: int) -> None:
+def test_a_request_parses_few_expensive_texts(language: str, unit: str, texts: int) -> None:
     text = (unit * PARSED_MAX_CHARACTERS)[:PARSED_MAX_CHARACTERS]
     parsing, told = Parsing(), 0
     while not parsing.is_over:
@@ -133,7 +133,7 @@ def test_texts_that_are_dear_to_parse_are_few_of_a_request(language: str, unit: 
     assert told == texts
 
 
-def test_short_texts_full_of_errors_are_no_more_than_what_long_ones_hold() -> None:
+def test_short_texts_with_errors_cost_no_more_than_long_ones() -> None:
     parsing, told = Parsing(), 0
     while not parsing.is_over:
         syntax.outline("python", COPIED[:100], parsing)
@@ -141,7 +141,7 @@ def test_short_texts_full_of_errors_are_no_more_than_what_long_ones_hold() -> No
     assert told * 100 < 10 * PARSED_MAX_CHARACTERS
 
 
-def test_a_parse_after_a_stopped_one_is_listened_to_anew() -> None:
+def test_a_parse_after_a_stopped_parse_is_metered_from_zero() -> None:
     texts = [given_up(0), CODE + "def g(:\n" + CODE]
     alone = [Parsing(), Parsing()]
     together = Parsing()
@@ -167,7 +167,7 @@ def test_half_a_mebibyte_of_code_without_errors_is_parsed_however_dense(
     assert all(parsed(monkeypatch, Parsing(), [text] * number, language))
 
 
-def test_code_with_errors_counts_by_its_length_and_what_was_skipped() -> None:
+def test_code_with_errors_costs_its_length_and_skipped_text() -> None:
     text = CODE + "def g(:\n" + CODE
     few, more = Parsing(), Parsing()
     assert syntax.outline("python", text * 20, few) is not None

@@ -26,11 +26,11 @@ def test_every_kind_has_its_way_to_shrink() -> None:
     assert SHRINK_BY_KIND.keys() == set(KIND_ORDER)
 
 
-def test_what_never_shrinks_has_no_ladder() -> None:
+def test_a_candidate_that_never_shrinks_has_no_ladder() -> None:
     assert ladder(ShrinkStrategy.NEVER, "a rule", len) is None
 
 
-def test_the_search_is_a_bisection_over_what_is_kept() -> None:
+def test_the_search_bisects_the_number_of_kept_units() -> None:
     tried: list[int] = []
 
     def render(kept: int) -> str:
@@ -46,7 +46,7 @@ def test_the_whole_is_the_answer_where_it_fits() -> None:
     assert Ladder(whole, (Rung(1, lambda _: "w"),), len).within(5) is whole
 
 
-def test_a_rung_without_a_form_that_fits_gives_way_to_the_next() -> None:
+def test_a_rung_without_a_fitting_form_yields_to_the_next() -> None:
     rungs = (Rung(3, lambda kept: "large" * kept), Rung(0, str), Rung(2, lambda kept: "s" * kept))
     assert Ladder(Shrunk("x" * 30, 30), rungs, len).within(4) == Shrunk("ss", 2)
 
@@ -72,7 +72,7 @@ def test_the_smallest_is_the_first_form_of_a_rung_that_has_forms() -> None:
     assert Ladder(Shrunk("x" * 30, 30), rungs, len).smallest() == Shrunk("x", 1)
 
 
-def test_a_form_may_be_counted_with_what_stands_around_it() -> None:
+def test_a_form_may_be_counted_inside_its_surrounding_text() -> None:
     around = "<artifact>{}</artifact>"
     found = ladder(ShrinkStrategy.TRUNCATE_OLDEST, "line\n" * 100, lambda text: len(around.format(text)))
     assert found is not None
@@ -164,7 +164,7 @@ def test_many_ends_do_not_multiply() -> None:
     assert found.smallest().text == "[... 1 lines collapsed to 20000 edges between 20001 nodes]"
 
 
-def test_what_says_no_edge_keeps_its_beginning() -> None:
+def test_a_text_without_edges_keeps_its_beginning() -> None:
     assert forms(ShrinkStrategy.COLLAPSE_SUMMARY, "\nab\r\nsecond\n")[:3] == [
         "ab\r\n[... 1 later lines omitted]",
         "ab\n[... 8 later characters omitted]",
@@ -174,7 +174,7 @@ def test_what_says_no_edge_keeps_its_beginning() -> None:
 
 
 @pytest.mark.parametrize("line", ["a -> ", "-> b", "a -> b,, c", "a ->-> b", "import a,,b"])
-def test_a_line_with_an_empty_place_says_nothing(line: str) -> None:
+def test_a_line_with_an_empty_node_is_no_edge(line: str) -> None:
     assert forms(ShrinkStrategy.COLLAPSE_SUMMARY, f"x -> y\n{line}")[-1] == (
         "[... 2 lines collapsed to 1 edges between 2 nodes]"
     )

@@ -47,7 +47,7 @@ def test_the_strategy_without_tables_is_the_built_in_share_out() -> None:
     assert (outcome.decision.tokens.limit, outcome.decision.tokens.reserved) == (1200, 100)
 
 
-def test_all_errors_of_a_policy_are_told_at_once() -> None:
+def test_all_errors_of_a_policy_are_reported_at_once() -> None:
     with pytest.raises(PolicyError) as caught:
         categories_policy(
             budget_tokens=150,
@@ -78,7 +78,7 @@ def test_parts_may_add_up_to_the_total_and_not_to_more() -> None:
     assert keys_of(caught) == ["budget_tokens"]
 
 
-def test_a_smaller_total_needs_budgets_of_its_own() -> None:
+def test_a_total_below_the_sum_of_the_budgets_is_refused() -> None:
     with pytest.raises(PolicyError) as caught:
         categories_policy(budget_tokens=600)
     assert "add up to 1100" in str(caught.value)
@@ -97,12 +97,12 @@ def test_a_policy_needs_a_category() -> None:
     assert keys_of(caught) == ["categories"]
 
 
-def test_without_a_stated_reserve_it_is_what_the_categories_leave() -> None:
+def test_the_default_reserve_is_the_remainder_of_the_categories() -> None:
     outcome = answer(request([]), categories_policy(budget_tokens=100, categories=shares(a=60, b=15)))
     assert outcome.decision.tokens.reserved == 25
 
 
-def test_what_a_policy_leaves_unassigned_is_nobodys() -> None:
+def test_unassigned_tokens_of_a_policy_stay_unused() -> None:
     alert = {"a": {"priority": 0, "budget_tokens": 50, "may_overflow": True}}
     policy = categories_policy(budget_tokens=100, categories=alert, reserve={"tokens": 10})
     candidates = [candidate("x", "a", token_estimate=60), candidate("y", "a", token_estimate=1, priority=0)]
@@ -119,7 +119,7 @@ def test_under_a_disabled_policy_a_request_scales_by_the_sum_of_the_parts() -> N
     assert outcome.decision.tokens.reserved == 40
 
 
-def test_categories_stand_by_priority_not_by_their_order_in_the_policy() -> None:
+def test_categories_are_ordered_by_priority_not_by_their_place() -> None:
     categories = {
         "late": {"priority": 9, "budget_tokens": 50},
         "early": {"priority": 0, "budget_tokens": 50},
@@ -150,7 +150,7 @@ def test_a_score_is_exact_past_every_exact_integer(priority: float, score: int |
     assert int(record["certificate"]["value"]) == value
 
 
-def test_a_given_priority_wins_over_what_it_could_be_made_from() -> None:
+def test_a_given_priority_wins_over_a_derived_priority() -> None:
     made_from: dict[str, Any] = {
         "relevance": 1,
         "created_at": "2026-03-01T12:00:00Z",
@@ -182,7 +182,7 @@ def test_a_text_that_fits_at_once_is_counted_once() -> None:
 
 
 @pytest.mark.parametrize("lead", ["", "  ", "/", "\n"])
-def test_whether_a_candidate_fits_is_told_without_counting_all_the_others_again(lead: str) -> None:
+def test_checking_a_candidates_fit_does_not_recount_the_others(lead: str) -> None:
     counter = Counting(COUNTERS["o200k_base"])
     category = {"a": {"priority": 0, "budget_tokens": 1_000}}
     policy = categories_policy(counter="o200k_base", budget_tokens=1_000, categories=category)

@@ -1,4 +1,4 @@
-"""`[prefix]` and `[tool_results]` of conversation: policies, what a row carries, and what is shown."""
+"""`[prefix]` and `[tool_results]` of conversation: policies, carried session state, and explanations."""
 
 import io
 from typing import Any
@@ -48,7 +48,7 @@ def shown(renderable: Any) -> str:
     return file.getvalue()
 
 
-def test_all_that_is_wrong_is_told_at_once() -> None:
+def test_all_errors_of_the_table_are_reported_at_once() -> None:
     prefix = {"slack": 901, "ttl_s": 0, "else": 1}
     results = {"keep": -1, "trigger": 1001, "clear_at_least": -1, "exclude": [""], "else": 1}
     keys = {f"prefix.{key}" for key in prefix} | {
@@ -62,13 +62,13 @@ def test_a_stable_window_has_no_gaps() -> None:
     assert conversation_policy(gaps=True, prefix={"slack": 0, "ttl_s": 9}).prefix_ttl_s == 0
 
 
-def test_a_table_that_says_what_is_so_anyway_changes_no_digest() -> None:
+def test_a_table_of_default_values_changes_no_digest() -> None:
     plain = conversation_policy()
     assert conversation_policy(prefix={"slack": 0, "ttl_s": 300}).digest == plain.digest
     assert conversation_policy(tool_results={}).digest != plain.digest
 
 
-def test_without_the_tables_nothing_is_carried_or_reported() -> None:
+def test_without_the_tables_the_session_carries_and_reports_nothing() -> None:
     outcome = turn(EMPTY, conversation_policy(), *chat_of(3))
     assert outcome.session.carried == ()
     assert (outcome.decision.window, outcome.decision.tool_results) == (UNSET, UNSET)
@@ -126,7 +126,7 @@ def test_an_empty_window_does_not_keep_the_history_out() -> None:
     assert len(selected(after)) > 10
 
 
-def test_what_is_not_sent_leaves_the_cut() -> None:
+def test_an_answer_that_is_not_sent_keeps_the_cut() -> None:
     policy = conversation_policy(300, **STABLE)
     first = turn(EMPTY, policy, *chat_of(40))
     lost = turn(first.session, policy, *chat_of(41), new_message="n" * 4_000)
@@ -134,7 +134,7 @@ def test_what_is_not_sent_leaves_the_cut() -> None:
     assert lost.session.carried == first.session.carried
 
 
-def test_a_pinned_message_stands_before_the_history_with_its_group() -> None:
+def test_a_pinned_message_and_its_group_precede_the_history() -> None:
     history = [says("user", "old"), calls("a"), result("a", "kept"), *chat_of(40)]
     outcome = turn(EMPTY, conversation_policy(300), *history, pinned=[2])
     assert selected(outcome)[:2] == ["messages/1", "messages/2"]
@@ -178,7 +178,7 @@ def test_results_are_cleared_by_name_and_count_and_the_call_stays() -> None:
     assert (entry.fidelity, entry.tokens, entry.full_tokens) == ("cleared", 12, 54)
 
 
-def test_a_cleared_result_stays_cleared_when_nothing_more_is() -> None:
+def test_a_cleared_result_stays_cleared_in_later_turns() -> None:
     history = [calls("a"), result("a", "r" * 200), calls("b"), result("b", "r" * 200)]
     table = {"keep": 1, "trigger": 240, "clear_at_least": 0}
     policy = conversation_policy(1_000, tool_results=table)
@@ -197,7 +197,7 @@ def test_excluded_tools_and_short_results_are_not_cleared() -> None:
     assert fates(turn(EMPTY, conversation_policy(1_000, **table), *short))["messages/1"] == "full"
 
 
-def test_what_it_explains() -> None:
+def test_the_explanation_shows_the_window_and_cleared_results() -> None:
     policy = conversation_policy(300, **STABLE, **CLEARING)
     first = turn(EMPTY, policy, *chat_of(40))
     second = turn(first.session, policy, *chat_of(42))
@@ -212,7 +212,7 @@ def test_what_it_explains() -> None:
     assert "It would fit, and is kept out" in shown(candidate_explanation(first.decision, [entry]))
 
 
-def test_breakpoints_stand_on_the_blocks_that_end_there_for_anthropic() -> None:
+def test_anthropic_breakpoints_mark_the_last_block_of_each_section() -> None:
     policy = conversation_policy(2_000, **STABLE)
     history = [says("user", "rule"), says("user", "question"), calls("a"), result("a", "done")]
     row = turn(EMPTY, policy, *history, system_prompt="Be brief.", pinned=[0]).session

@@ -1,4 +1,4 @@
-"""Strategy conversation: what goes along with a new message, and what the record tells."""
+"""Strategy conversation: the messages sent with a new message, and the decision record."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def sent(
 
 
 def user(tokens: int) -> dict[str, Any]:
-    """Return a message whose content has that many tokens; it costs four more."""
+    """Return a message with this many tokens of content; it costs four more."""
     return says("user", "u" * 4 * tokens)
 
 
@@ -53,7 +53,7 @@ def test_the_parts_are_the_sources_and_add_up_to_the_total() -> None:
     assert (parts["message_overhead_tokens"], parts["gaps"]) == (4, False)
 
 
-def test_a_new_message_alone_is_the_one_message() -> None:
+def test_a_conversation_may_be_the_new_message_alone() -> None:
     outcome = sent(DEFAULT, prompt="You are a helpful assistant.", new="Hello!")
     assert outcome.composed.messages == ({"role": "user", "content": "Hello!"},)
     assert outcome.composed.system_prompt == "You are a helpful assistant."
@@ -61,7 +61,7 @@ def test_a_new_message_alone_is_the_one_message() -> None:
     assert outcome.composed.tokens.used == 7 + 2 + 4
 
 
-def test_the_history_goes_along_in_chronological_order_and_the_new_message_is_last() -> None:
+def test_the_history_is_sent_in_order_before_the_new_message() -> None:
     said = ["First", "Response to first", "Second", "Response to second"]
     history = [says(("user", "assistant")[place % 2], text) for place, text in enumerate(said)]
     outcome = sent(DEFAULT, *history, new="Third")
@@ -72,7 +72,7 @@ def test_the_history_goes_along_in_chronological_order_and_the_new_message_is_la
 def test_the_oldest_messages_go_first_when_the_history_is_too_long() -> None:
     history = [says("user", f"Message {number}: " + "A" * 50_000) for number in range(5)]
     outcome = sent(DEFAULT, *history, new="New", prompt="System")
-    # 12,503 and 4 each: three fit beside the 5 of the new message
+    # 12,503 and 4 each: three fit with the 5 of the new message
     assert outcome.composed.truncated_messages == 2
     assert [text[:9] for text in texts(outcome)] == ["Message 2", "Message 3", "Message 4", "New"]
 
@@ -86,14 +86,14 @@ def test_the_first_message_that_does_not_fit_ends_the_history() -> None:
     assert not entry_of(outcome, "messages/0").margin
 
 
-def test_with_gaps_older_smaller_messages_follow_one_that_does_not_fit() -> None:
+def test_with_gaps_older_messages_may_be_sent_without_a_larger_one() -> None:
     history = [user(5), user(40), user(5)]
     outcome = sent(conversation_policy(100, gaps=True), *history)
     assert selected(outcome) == ["messages/0", "messages/2", "new_message"]
     assert fates(outcome)["messages/1"] == "history_truncated"
 
 
-def test_a_long_system_prompt_is_cut_to_its_part_and_says_so() -> None:
+def test_a_long_system_prompt_is_truncated_to_its_share_with_a_marker() -> None:
     outcome = sent(DEFAULT, new="Hi", prompt="S" * 50_000)
     assert outcome.composed.system_prompt == "S" * (40_000 - 12) + "\n[truncated]"
     assert fates(outcome)["system_prompt"] == "truncated"
@@ -128,12 +128,12 @@ def test_the_new_message_takes_from_the_messages_part() -> None:
     assert group(outcome, "messages") == {"min": 0, "max": 50, "used": 50, "available": 70}
 
 
-def test_what_the_system_prompt_leaves_is_not_the_historys() -> None:
+def test_the_history_gets_no_unused_tokens_of_the_system_prompt() -> None:
     outcome = sent(conversation_policy(100), user(46), new="")
     assert fates(outcome)["messages/0"] == "history_truncated"
 
 
-def test_a_new_message_that_is_larger_than_its_part_eats_into_the_response_and_goes_alone() -> None:
+def test_an_oversized_new_message_uses_the_response_tokens_and_is_sent_alone() -> None:
     outcome = sent(conversation_policy(100), user(0), new="n" * 4 * 86, prompt="p" * 40)
     assert outcome.composed.tokens.used == 10 + 90
     assert entry_of(outcome, "messages/0").margin == Margin(4, 0)
@@ -165,7 +165,7 @@ def test_a_total_above_the_policys_max_is_cut_down_before_it_scales() -> None:
     assert outcome.composed.tokens.limit == 50
 
 
-def test_a_policy_whose_own_total_is_zero_scales_by_the_sum_of_its_parts() -> None:
+def test_a_policy_with_a_total_of_zero_scales_by_the_sum_of_its_parts() -> None:
     policy = conversation_policy(0, 1, 3, 4)
     assert sent(policy).composed.status == "disabled"
     assert group(sent(policy, budget_tokens=80), "messages")["max"] == 30
@@ -223,7 +223,7 @@ def test_all_messages_of_a_duplicate_are_duplicates_unsuitable_ones_too() -> Non
     assert set(fates(again).values()) == {"duplicate"}
 
 
-# what a message costs
+# costs of a message
 
 
 def test_tool_calls_and_other_fields_cost_their_canonical_json() -> None:
@@ -295,7 +295,7 @@ def test_a_call_and_its_results_stay_together() -> None:
 
 
 @pytest.mark.parametrize("before", range(10))
-def test_a_call_has_its_result_wherever_it_stands(before: int) -> None:
+def test_a_call_keeps_its_result_at_any_position(before: int) -> None:
     outcome = sent(conversation_policy(1_000), *[user(1)] * before, calls("a"), result("a"))
     assert outcome.composed.truncated_messages == 0
 
@@ -328,7 +328,7 @@ def test_a_call_without_any_result_and_a_result_without_a_call_are_unsuitable_al
     ]
 
 
-def test_a_result_belongs_to_the_latest_earlier_call_with_its_id_that_lacks_one() -> None:
+def test_a_result_belongs_to_the_latest_open_call_with_its_id() -> None:
     history = [calls("a"), calls("a"), result("a"), user(1)]
     outcome = sent(conversation_policy(200), *history)
     assert fates(outcome)["messages/0"] == "unsuitable"
@@ -368,7 +368,7 @@ def test_a_group_that_the_new_message_completes_is_as_mandatory() -> None:
     ]
 
 
-def test_a_completed_group_is_mandatory_whatever_it_shares_with_an_incomplete_one() -> None:
+def test_a_completed_group_is_mandatory_next_to_an_incomplete_group() -> None:
     history = [calls("x", "y"), calls("a"), result("x")]
     outcome = sent(conversation_policy(200), *history, new=result("a"))
     assert fates(outcome)["messages/0"] == "unsuitable"
@@ -381,7 +381,7 @@ def test_a_complete_group_that_shares_a_message_with_it_comes_along() -> None:
     assert selected(outcome) == ["messages/0", "messages/1", "messages/2", "new_message"]
 
 
-def test_a_new_message_that_completes_nothing_goes_without_the_group() -> None:
+def test_a_new_message_that_completes_no_call_is_sent_without_the_group() -> None:
     outcome = sent(conversation_policy(200), user(1), calls("a", "b"), new=result("b"))
     assert fates(outcome)["messages/1"] == "unsuitable"
     assert selected(outcome) == ["messages/0", "new_message"]
@@ -393,7 +393,7 @@ def test_a_new_message_may_call_tools() -> None:
     assert entry_of(outcome, "new_message").kind == "assistant"
 
 
-# what is refused
+# refused events
 
 CALL: dict[str, Any] = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
@@ -439,7 +439,9 @@ def wrong_call(**changes: Any) -> dict[str, Any]:
         ({"role": "user", "tool_call_id": "a"}, "invalid_value", ".tool_call_id"),
     ],
 )
-def test_what_is_no_message_is_refused_with_its_place(message: dict[str, Any], code: str, place: str) -> None:
+def test_an_invalid_message_is_refused_with_its_position(
+    message: dict[str, Any], code: str, place: str
+) -> None:
     with pytest.raises(EventError) as caught:
         sent(DEFAULT, user(1), message)
     assert (caught.value.code, caught.value.pointer) == (code, f"$.conversation.messages[1]{place}")
@@ -468,7 +470,7 @@ def test_a_request_without_a_conversation_is_refused() -> None:
     assert (caught.value.code, caught.value.pointer) == ("missing_field", "$.conversation")
 
 
-def test_all_errors_of_a_policy_are_told_at_once() -> None:
+def test_all_errors_of_a_policy_are_reported_at_once() -> None:
     with pytest.raises(PolicyError) as caught:
         conversation_policy(100, 10, 50, 41, session={"backoff_prompts": 5}, gaps="yes")
     assert [problem.key for problem in caught.value.problems] == [
@@ -491,7 +493,7 @@ def test_ranks_are_the_system_prompt_the_new_message_and_the_newest_first() -> N
     ]
 
 
-def test_the_same_conversation_sent_again_is_a_duplicate_and_another_one_a_conflict() -> None:
+def test_a_repeated_conversation_is_a_duplicate_a_changed_one_a_conflict() -> None:
     chat: dict[str, Any] = {"messages": [user(1)], "new_message": "hi"}
     first = composed(DEFAULT, conversation=chat)
     again = answer(asked(conversation=chat), DEFAULT, first.session)
@@ -503,7 +505,7 @@ def test_the_same_conversation_sent_again_is_a_duplicate_and_another_one_a_confl
         assert caught.value.code == "conflicting_request"
 
 
-def test_a_system_prompt_that_costs_nothing_is_an_item_like_any_other() -> None:
+def test_a_system_prompt_of_zero_tokens_is_an_ordinary_item() -> None:
     policy = DEFAULT.model_copy(update={"counter": "words1.3"})
     first = sent(policy, prompt=" ").composed.items[0]
     assert (first.id, first.tokens) == ("system_prompt", 0)

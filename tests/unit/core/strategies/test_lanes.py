@@ -58,7 +58,7 @@ def test_created_at_counts_where_both_are_given() -> None:
     assert parts[0] == 1000
 
 
-def test_ties_go_by_lane_then_kind_then_id() -> None:
+def test_ties_are_ordered_by_lane_then_kind_then_id() -> None:
     equal = [
         candidate("b", kind="recent_edit"),
         candidate("a", kind="recent_edit"),
@@ -98,7 +98,7 @@ def test_a_floor_is_held_back_from_better_candidates_of_other_lanes() -> None:
     assert omitted(outcome) == {"a9": "budget_exceeded"}
 
 
-def test_what_a_floor_cannot_use_goes_to_the_rest() -> None:
+def test_unused_floor_tokens_go_to_the_other_lanes() -> None:
     ones = [candidate(f"a{n}", 10) for n in range(10)]
     outcome = answer(request(ones), two_lanes((10, 200), (50, 100), total=200))
     assert len(selected(outcome)) == 10
@@ -183,7 +183,7 @@ def test_without_content_even_a_pinned_candidate_is_omitted() -> None:
     assert outcome.composed.text == ""
 
 
-def test_of_equal_ids_the_best_ranked_stays() -> None:
+def test_the_best_ranked_of_equal_ids_is_kept() -> None:
     ones = [candidate("a", relevance=0.1), candidate("a", relevance=0.9), candidate("b")]
     outcome = answer(request(ones), lanes_policy())
     assert sorted(selected(outcome)) == ["a", "b"]
@@ -198,7 +198,7 @@ def test_equal_ids_with_other_contents_are_refused() -> None:
     assert (caught.value.code, caught.value.pointer) == ("conflicting_candidates", "$.candidates[1].content")
 
 
-def test_output_stands_by_lane_priority_then_score_with_headings() -> None:
+def test_output_is_ordered_by_lane_priority_then_score_with_headings() -> None:
     policy = lanes_policy(
         lanes={
             "rules": {"priority": 1, "min_tokens": 0, "max_tokens": 100, "heading": "# Rules"},
@@ -253,7 +253,7 @@ def test_an_estimate_replaces_the_count_in_selection_but_not_in_the_ceiling() ->
     assert outcome.composed.tokens.used <= 60
 
 
-def test_a_content_that_costs_nothing_stands_and_says_so() -> None:
+def test_a_content_of_zero_tokens_is_selected_with_its_count() -> None:
     outcome = answer(request([candidate("a", content=" ")]), lanes_policy(counter="words1.3"))
     assert selected(outcome) == ["a"]
     assert entry_of(outcome, "a").tokens == 0
@@ -280,7 +280,7 @@ def test_a_path_alone_names_a_candidate_only_with_a_secret() -> None:
     assert (caught.value.code, caught.value.pointer) == ("no_secret", "$.candidates[0].path")
 
 
-def test_all_errors_of_a_policy_are_told_at_once() -> None:
+def test_all_errors_of_a_policy_are_reported_at_once() -> None:
     with pytest.raises(PolicyError) as caught:
         lanes_policy(
             budget_tokens=100,

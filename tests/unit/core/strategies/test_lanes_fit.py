@@ -1,4 +1,4 @@
-"""How lanes brings a text under its limit: what shrinks first, how far, what is dropped, what never is."""
+"""Fitting of a lanes text under its limit: the order of shrinking, its extent, and dropped candidates."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def fidelities(outcome: Answered) -> dict[str, str]:
     return {item.id: str(item.fidelity) for item in outcome.composed.items}
 
 
-def test_the_last_lane_shrinks_first_and_only_as_far_as_needed() -> None:
+def test_the_last_lane_shrinks_first_and_only_as_much_as_needed() -> None:
     candidates = [lines("a", 40), lines("b", 40, lane="history")]
     outcome = answer(request(candidates, budget_tokens=700), wide())
     assert fidelities(outcome) == {"a": "full", "b": "shrunk"}
@@ -55,7 +55,7 @@ def test_within_a_lane_the_lowest_score_shrinks_first() -> None:
     }
 
 
-def test_nothing_is_shrunk_below_the_floor_but_the_next_one_is_shrunk_too() -> None:
+def test_below_the_floor_the_next_candidate_shrinks_instead() -> None:
     candidates = [lines("a", 40), lines("b", 40, lane="history")]
     outcome = answer(request(candidates, budget_tokens=350), wide())
     tokens = {item.id: item.tokens for item in outcome.composed.items}
@@ -64,7 +64,7 @@ def test_nothing_is_shrunk_below_the_floor_but_the_next_one_is_shrunk_too() -> N
     assert outcome.composed.tokens.used <= 350
 
 
-def test_where_all_at_their_floors_do_not_fit_the_fewest_are_dropped_and_the_rest_shrunk_afresh() -> None:
+def test_if_floors_do_not_fit_the_fewest_drop_and_the_rest_shrink_again() -> None:
     candidates = [lines(f"c{n}", 20, relevance=1 - n / 10) for n in range(5)]
     outcome = answer(request(candidates, budget_tokens=450), wide())
     assert omitted(outcome) == {"c4": "dropped_after_render"}
@@ -76,8 +76,8 @@ def test_where_all_at_their_floors_do_not_fit_the_fewest_are_dropped_and_the_res
     assert len(selected(outcome)) == 4
 
 
-def test_as_many_are_dropped_as_the_whole_text_needs_not_as_the_counts_of_its_parts_say() -> None:
-    # 100 and five times 1 characters with what is between them are 115, 29 tokens: 3 too many. Each of the
+def test_the_count_of_the_whole_text_decides_the_number_of_drops() -> None:
+    # 100 and five times 1 characters with their separators are 115, 29 tokens: 3 too many. Each of the
     # five costs a token, but takes only 3 characters along: without three of them there are 27 tokens still
     candidates = [candidate("big", 25, kind="rule_doc", relevance=1)]
     candidates += [candidate(f"c{n}", content="x", kind="rule_doc", relevance=0.5 - n / 10) for n in range(5)]
@@ -88,8 +88,8 @@ def test_as_many_are_dropped_as_the_whole_text_needs_not_as_the_counts_of_its_pa
     assert outcome.composed.tokens.used == 26
 
 
-def test_what_goes_along_with_the_last_of_a_lane_saves_others() -> None:
-    # history's heading goes along with its only artifact: 40 and 40 characters, and what is before them
+def test_dropping_a_lanes_last_candidate_also_frees_its_heading() -> None:
+    # history's heading goes along with its only artifact: 40 and 40 characters, and their separators
     lanes = {
         "local": {"priority": 1, "min_tokens": 0, "max_tokens": 1_000},
         "history": {"priority": 2, "min_tokens": 0, "max_tokens": 1_000, "heading": "#" * 40},
@@ -114,7 +114,7 @@ def test_constraints_and_rules_are_never_shrunk_but_dropped() -> None:
     assert omitted(tight) == {"rule": "dropped_after_render"}
 
 
-def test_protected_ones_are_shrunk_below_the_floor_only_when_nothing_else_is_left() -> None:
+def test_protected_candidates_shrink_below_the_floor_only_as_a_last_resort() -> None:
     candidates = [lines("p", 40), lines("q", 40, lane="history")]
     outcome = answer(request(candidates, budget_tokens=50, constraints=pinned("p")), wide())
     assert fidelities(outcome) == {"p": "shrunk"}
@@ -139,7 +139,7 @@ def test_a_candidates_own_shrink_wins_over_its_kinds() -> None:
 
 
 @pytest.mark.parametrize("told", [{"language": "python", "path": "notes.txt"}, {"path": "src/a.py"}])
-def test_code_keeps_its_signatures_by_the_language_that_is_told_or_that_of_its_path(
+def test_code_keeps_signatures_by_its_given_language_or_its_path(
     told: dict[str, Any],
 ) -> None:
     code = "def f():\n" + "    call_it()\n" * 30
@@ -148,7 +148,7 @@ def test_code_keeps_its_signatures_by_the_language_that_is_told_or_that_of_its_p
     assert outcome.composed.text == "def f(): [... 30 lines omitted]\n"
 
 
-def test_a_policy_may_say_how_a_kind_shrinks_and_how_low() -> None:
+def test_a_policy_may_set_the_shrink_strategy_and_floor_of_a_kind() -> None:
     policy = wide(kinds={"recent_edit": {"shrink": "never"}}, shrink={"floor_tokens": 30})
     outcome = answer(request([lines("a", 40), lines("b", 40, kind="local_diff")], budget_tokens=440), policy)
     assert fidelities(outcome) == {"a": "full", "b": "shrunk"}
@@ -171,7 +171,7 @@ def test_the_template_is_counted_with_every_form() -> None:
 
 @pytest.mark.parametrize("counter", list(CounterName))
 @pytest.mark.parametrize("strategy", [one for one in ShrinkStrategy if one is not ShrinkStrategy.NEVER])
-def test_no_form_that_leaves_something_out_is_as_small_as_what_is_not_looked_into(
+def test_no_shortened_form_is_below_the_smallest_form_size(
     strategy: ShrinkStrategy, counter: CounterName
 ) -> None:
     contents = ["ab", "a\nb", "a -> b\nb -> c", "a\n\nb\n\nc", "def f():\n    g()\n    h()\n" * 3]
@@ -183,7 +183,7 @@ def test_no_form_that_leaves_something_out_is_as_small_as_what_is_not_looked_int
         assert all(count(form) >= LEAST_FORM_TOKENS for form in forms)
 
 
-def test_a_counter_of_which_nothing_is_known_never_passes_the_limit() -> None:
+def test_an_unknown_counter_never_passes_the_limit() -> None:
     for budget in range(1, 120):
         candidates = [lines("p", 4), lines("q", 2, lane="history"), candidate("r", content="/\n")]
         outcome = answer(request(candidates, budget_tokens=budget), wide(), engine=engine_with(Jumpy()))

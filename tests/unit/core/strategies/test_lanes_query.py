@@ -71,7 +71,7 @@ def test_a_pooled_artifact_without_a_relevance_is_unsuitable_only_without_a_quer
     assert omitted(answer(request([]), lanes_policy(), row)) == {"a": "unsuitable"}
 
 
-def test_a_pinned_candidate_and_one_that_never_shrinks_stay_whole() -> None:
+def test_pinned_and_never_shrinking_candidates_stay_whole() -> None:
     pin = {"pinned": [{"match": {"type": "id", "value": "a"}}]}
     candidates = [
         candidate("a", content=STEPS, relevance=None),
@@ -83,7 +83,7 @@ def test_a_pinned_candidate_and_one_that_never_shrinks_stay_whole() -> None:
     assert made.decision.query.passages == 2
 
 
-def test_with_no_limit_left_the_query_is_not_read() -> None:
+def test_with_a_limit_of_zero_the_query_is_not_read() -> None:
     made = answer(request([candidate("a")], query="a", budget_tokens=0), lanes_policy())
     assert made.composed.status is Status.DISABLED
     assert not made.decision.query
@@ -104,7 +104,7 @@ def test_the_weight_is_the_querys_share_of_a_relevance() -> None:
     assert {weight: part[1] for weight, part in parts.items() if part} == {0: 200, 500: 600, 1_000: 1_000}
 
 
-def test_of_equal_ids_the_one_that_ranks_best_without_the_query_stays() -> None:
+def test_the_best_rank_without_the_query_wins_among_equal_ids() -> None:
     content = "pay the order"
     candidates = [
         candidate("a", relevance=0.3, content=content, path="job.py"),
@@ -117,7 +117,7 @@ def test_of_equal_ids_the_one_that_ranks_best_without_the_query_stays() -> None:
     ]
 
 
-def test_a_policys_digest_changes_only_with_what_its_table_says() -> None:
+def test_a_policys_digest_changes_only_with_the_values_of_its_table() -> None:
     default = {"weight": 500, "passage_characters": 2_400}
     assert lanes_policy(query=default).digest == lanes_policy().digest
     assert lanes_policy(query=CUT).digest != lanes_policy().digest
@@ -149,7 +149,7 @@ def test_terms_are_remembered_within_a_bound_of_bytes() -> None:
     assert (memory.terms.hits, memory.terms.misses) == (20, 20)
 
 
-def test_one_passage_of_two_equal_ones_in_a_candidate_is_not_redundant() -> None:
+def test_equal_passages_of_one_candidate_are_not_redundant() -> None:
     content = "def a_job():\n    return retry_the_payment_client_after_timeouts\n\n" * 4
     candidates = [candidate("a", content=content, relevance=None), candidate("b", relevance=None)]
     policy = lanes_policy(query={"passage_characters": 100}, overlap={"threshold": 300})

@@ -1,4 +1,4 @@
-"""Strategy layers: shares, what is set aside, what rolls over, what is cut, and what the record tells."""
+"""Strategy layers: shares, preserved content, rollover, cuts, and the decision record."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def test_the_defaults_are_the_sources() -> None:
     assert layers_policy(**bare).digest == policy.digest
 
 
-def test_layers_stand_by_priority_and_separated_by_a_blank_line() -> None:
+def test_layers_are_ordered_by_priority_and_separated_by_a_blank_line() -> None:
     layers = {"prior_work": "three", "project": "one", "fabric": "two"}
     outcome = composed(layers_policy(), layers=layers)
     assert outcome.composed.text == "one\n\ntwo\n\nthree"
@@ -52,7 +52,7 @@ def test_each_layer_is_cut_to_its_share_of_the_limit() -> None:
     assert set(fates(outcome).values()) == {"truncated"}
 
 
-def test_what_a_layer_leaves_goes_to_the_next() -> None:
+def test_unused_tokens_of_a_layer_go_to_the_next() -> None:
     layers = {"project": "p" * 40, "fabric": LONG, "prior_work": LONG}
     outcome = composed(layers_policy(), layers=layers, budget_tokens=100)
     # fabric: 320 characters less 40 and the separator; prior_work: 80 less the separator
@@ -60,7 +60,7 @@ def test_what_a_layer_leaves_goes_to_the_next() -> None:
     assert outcome.composed.text == "\n\n".join(expected)
 
 
-def test_what_is_left_at_the_end_goes_to_the_first_layer_that_was_cut() -> None:
+def test_remaining_tokens_go_to_the_first_truncated_layer() -> None:
     layers = {"project": LONG, "fabric": LONG, "prior_work": "w" * 20}
     outcome = composed(layers_policy(), layers=layers, budget_tokens=100)
     # prior_work needs 22 characters; fabric keeps its 160, and project has all the rest: 400 - 22 - 160
@@ -68,7 +68,7 @@ def test_what_is_left_at_the_end_goes_to_the_first_layer_that_was_cut() -> None:
     assert outcome.composed.text == "\n\n".join(expected)
 
 
-def test_what_rounding_leaves_is_used_too() -> None:
+def test_the_remainder_of_rounding_is_used_too() -> None:
     layers = {"project": LONG, "fabric": LONG}
     outcome = composed(layers_policy(), layers=layers, budget_tokens=99)
     # the parts are 39, 39 and 19; project has the last one and the 2 that rounding left: 60 tokens
@@ -106,7 +106,7 @@ def test_the_marker_and_one_code_point_suffice() -> None:
     assert fates(outcome) == {"first": "full", "second": "truncated"}
 
 
-def test_a_layer_whose_part_is_too_small_leaves_it_to_the_next() -> None:
+def test_a_layer_with_too_small_a_share_passes_it_to_the_next() -> None:
     outcome = composed(layers_policy(), layers={"project": LONG, "fabric": "f" * 16}, budget_tokens=7)
     # parts of 2, 2 and 1 tokens: project has no room, and fabric has the 4 tokens of both
     assert outcome.composed.text == "f" * 16
@@ -126,7 +126,7 @@ def test_entries_go_from_the_end_of_the_section_with_most_tokens() -> None:
     assert cut == ["fabric/0/2", "fabric/0/3", "fabric/1/2"]
 
 
-def test_of_equal_sections_the_earlier_loses_first() -> None:
+def test_the_earlier_of_equal_sections_loses_first() -> None:
     fabric = sections(section("A", *["a" * 80] * 2), section("B", *["b" * 80] * 2))
     outcome = composed(layers_policy(), layers={"fabric": fabric}, budget_tokens=80)
     # 342 characters with everything; less a line of 83, with markers of 17 and 34 they are 310
@@ -148,7 +148,7 @@ def test_preserved_entries_and_headings_are_never_cut() -> None:
     assert fates(outcome)["fabric"] == "truncated"
 
 
-def test_set_aside_content_that_alone_passes_the_limit_is_infeasible() -> None:
+def test_preserved_content_over_the_limit_is_infeasible() -> None:
     fabric = sections(section("Discoveries", "d" * 100, preserve=True))
     layers = {"project": "p", "fabric": fabric, "prior_work": ""}
     outcome = composed(layers_policy(), layers=layers, budget_tokens=28)
@@ -167,7 +167,7 @@ def test_set_aside_content_that_alone_passes_the_limit_is_infeasible() -> None:
     assert not entry_of(outcome, "project").margin
 
 
-def test_what_is_set_aside_beyond_a_layers_part_comes_from_the_nearest_layers_after_it() -> None:
+def test_preserved_content_over_a_share_borrows_from_the_next_layers() -> None:
     fabric = sections(section("Discoveries", *["d" * 38] * 5, preserve=True))
     layers = {"project": LONG, "fabric": fabric, "prior_work": LONG}
     outcome = composed(layers_policy(), layers=layers, budget_tokens=100)
@@ -185,7 +185,7 @@ def test_then_from_the_layers_before_it() -> None:
     assert fates(outcome)["prior_work"] == "no_room"
 
 
-def test_of_the_layers_before_it_the_nearest_lends_first() -> None:
+def test_the_nearest_earlier_layer_lends_first() -> None:
     shares = {name: {"priority": place, "share_percent": 25} for place, name in enumerate("abcd")}
     third = sections(section("Keep", "k" * 38, preserve=True))
     outcome = composed(layers_policy(layers=shares), layers={"c": third}, budget_tokens=20)
@@ -193,7 +193,7 @@ def test_of_the_layers_before_it_the_nearest_lends_first() -> None:
     assert [group(outcome, name)["max"] for name in "abcd"] == [5, 2, 13, 0]
 
 
-def test_a_layer_lends_only_what_passes_its_own_set_aside() -> None:
+def test_a_layer_lends_only_tokens_beyond_its_preserved_content() -> None:
     fabric = sections(section("Discoveries", *["d" * 38] * 5, preserve=True))
     prior = sections(section("Notes", "n" * 38, preserve=True))
     layers = {"project": LONG, "fabric": fabric, "prior_work": prior}
@@ -202,7 +202,7 @@ def test_a_layer_lends_only_what_passes_its_own_set_aside() -> None:
     assert [group(outcome, name)["max"] for name in ("project", "fabric", "prior_work")] == [31, 56, 13]
 
 
-def test_what_is_set_aside_may_take_what_the_shares_leave_over() -> None:
+def test_preserved_content_may_use_unshared_tokens() -> None:
     policy = layers_policy(layers={"only": {"priority": 0, "share_percent": 10}})
     only = sections(section("Discoveries", "d" * 38, preserve=True))
     outcome = composed(policy, layers={"only": only}, budget_tokens=20)
@@ -211,7 +211,7 @@ def test_what_is_set_aside_may_take_what_the_shares_leave_over() -> None:
     assert group(outcome, "only") == {"min": 15, "max": 15, "used": 14, "available": 14}
 
 
-def test_the_preamble_is_cut_after_the_entries_and_goes_in_the_end_without_a_marker() -> None:
+def test_the_preamble_is_cut_after_the_entries_and_dropped_without_a_marker() -> None:
     fabric = sections(section("Claims", *["c" * 40] * 2), preamble="q" * 60)
     # without entries: 31 for the section, 34 for the omission line, 65 characters in all; a preamble of n
     # code points adds n, 12 for its marker and 2
@@ -232,14 +232,14 @@ def test_sections_that_are_only_a_preamble_are_cut_like_free_text() -> None:
     assert alone.composed.status == "empty"
 
 
-def test_an_entry_shorter_than_its_marker_goes_only_along_with_others() -> None:
+def test_an_entry_shorter_than_its_marker_is_dropped_only_with_others() -> None:
     fabric = sections(section("Claims", "a", "b"), section("Files", *["f" * 100] * 2))
     outcome = composed(layers_policy(), layers={"fabric": fabric}, budget_tokens=50)
     assert "fabric/0/1" in selected(outcome)
     assert {name for name, fate in fates(outcome).items() if fate == "budget_exceeded"} == {"fabric/1/1"}
 
 
-def test_a_layer_shorter_than_its_markers_is_set_aside_whole() -> None:
+def test_a_layer_shorter_than_its_markers_is_preserved_whole() -> None:
     fabric = sections(section("Claims", "a"))
     outcome = composed(layers_policy(), layers={"fabric": fabric}, budget_tokens=4)
     assert outcome.composed.text == "## Claims\n- a"
@@ -248,7 +248,7 @@ def test_a_layer_shorter_than_its_markers_is_set_aside_whole() -> None:
     )
 
 
-def test_what_is_set_aside_is_the_whole_where_the_counter_finds_the_markers_dearer() -> None:
+def test_a_layer_is_preserved_whole_if_its_markers_count_more() -> None:
     fabric = sections(section("C", "one-word-of-many-characters-for-which-words-are-counted-not-characters"))
     outcome = composed(layers_policy(counter="words1.3"), layers={"fabric": fabric}, budget_tokens=6)
     # 4 words are 6 tokens; with markers instead of the entry there are 12 words
@@ -256,7 +256,7 @@ def test_what_is_set_aside_is_the_whole_where_the_counter_finds_the_markers_dear
     assert outcome.composed.tokens.used == 6
 
 
-def test_it_is_the_markers_where_the_counter_finds_the_entries_dearer() -> None:
+def test_markers_are_preserved_if_the_entries_count_more() -> None:
     fabric = sections(section("T", "漢" * 20))
     outcome = composed(layers_policy(counter="bytes4"), layers={"fabric": fabric}, budget_tokens=14)
     # 23 characters give way to 51, but 67 bytes in all to 55
@@ -265,9 +265,9 @@ def test_it_is_the_markers_where_the_counter_finds_the_entries_dearer() -> None:
     assert fates(outcome) == {"fabric": "truncated", "fabric/0/0": "budget_exceeded"}
 
 
-def test_entries_that_only_the_counter_finds_dear_come_back_as_far_as_they_fit() -> None:
+def test_omitted_entries_return_if_the_exact_count_fits() -> None:
     counter = Counting(ENGINE.counters["words1.3"])
-    # 500 entries of 8 words and 16 characters, for which markers stand of 5 and 17; one of 2 words goes last
+    # 500 entries of 8 words and 16 characters, replaced by markers of 5 and 17; one of 2 words goes last
     fabric = sections(*[section("t", "a b c d e f g")] * 500, section("t", "z" * 50_000))
     outcome = composed(
         layers_policy(counter="words1.3"),
@@ -280,7 +280,7 @@ def test_entries_that_only_the_counter_finds_dear_come_back_as_far_as_they_fit()
     assert len(counter.texts) < 80
 
 
-def test_a_layers_heading_stands_only_with_something_of_it() -> None:
+def test_a_layers_heading_needs_content_of_the_layer() -> None:
     layers = {
         "project": {"priority": 0, "share_percent": 50, "heading": "# Project"},
         "fabric": {"priority": 1, "share_percent": 50, "heading": "# Fabric"},
@@ -354,7 +354,7 @@ def test_ranks_follow_the_text_and_every_entry_has_its_place() -> None:
     assert entry_of(outcome, "fabric").tokens == 3  # "## A", a blank line, "## B"
 
 
-def test_the_margin_of_what_was_cut_is_that_of_the_next_entry() -> None:
+def test_the_margin_of_a_cut_layer_is_the_margin_of_the_next_entry() -> None:
     fabric = sections(section("Claims", *["c" * 38] * 4))
     outcome = composed(layers_policy(), layers={"fabric": fabric}, budget_tokens=40)
     # two of four: 9 + 2 * 41 + 22 + 34 characters, 37 tokens; with the third 188, 47 tokens
@@ -362,7 +362,7 @@ def test_the_margin_of_what_was_cut_is_that_of_the_next_entry() -> None:
     assert entry_of(outcome, "fabric/0/3").margin == Margin(10, 3)
 
 
-def test_an_unknown_layer_is_told_by_its_place_and_not_by_its_name() -> None:
+def test_an_unknown_layer_is_reported_by_position_not_by_name() -> None:
     with pytest.raises(EventError) as caught:
         composed(layers_policy(), layers={"project": "p", "secrets": "s"})
     assert (caught.value.code, caught.value.pointer) == ("unknown_layer", "$.layers[1]")
@@ -385,7 +385,7 @@ def test_a_request_without_layers_is_refused_and_with_none_is_empty() -> None:
     assert composed(layers_policy(), layers={}).composed.status == "empty"
 
 
-def test_all_errors_of_a_policy_are_told_at_once() -> None:
+def test_all_errors_of_a_policy_are_reported_at_once() -> None:
     with pytest.raises(PolicyError) as caught:
         layers_policy(
             session={"backoff_prompts": 5},
@@ -404,7 +404,7 @@ def test_all_errors_of_a_policy_are_told_at_once() -> None:
     ]
 
 
-def test_the_same_layers_sent_again_are_a_duplicate_and_other_ones_a_conflict() -> None:
+def test_repeated_layers_are_a_duplicate_and_changed_ones_a_conflict() -> None:
     first = composed(layers_policy(), layers={"project": "p", "fabric": "f"})
     again = answer(asked(layers={"fabric": "f", "project": "p"}), layers_policy(), first.session)
     assert again.composed.status == "duplicate"

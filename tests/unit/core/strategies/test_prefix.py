@@ -1,4 +1,4 @@
-"""`[prefix]`: what a policy may say, what a row carries and how little, and how much work it is."""
+"""`[prefix]` of lanes: policy values, the carried session state and its size, and the amount of work."""
 
 import io
 from typing import Any
@@ -35,7 +35,7 @@ def problems(**changes: Any) -> set[str]:
     return {problem.key for problem in caught.value.problems}
 
 
-def test_all_that_is_wrong_is_told_at_once() -> None:
+def test_all_errors_of_the_table_are_reported_at_once() -> None:
     lanes = {"local": {"priority": 0, "min_tokens": 0, "max_tokens": 9, "heading": "# Local"}}
     prefix = {"weight": 1_000_001, "max_loss": 1_001, "core": -1, "min_cached": -1, "ttl_s": 0, "else": 1}
     told = problems(lanes=lanes, prefix=prefix, session={"backoff_prompts": 1})
@@ -48,7 +48,7 @@ def test_a_weight_is_an_integer(weight: Any) -> None:
     assert problems(prefix=[weight]) == {"prefix"}
 
 
-def test_without_a_weight_the_table_is_off_and_headings_may_stand() -> None:
+def test_without_a_weight_the_table_is_off_and_headings_are_allowed() -> None:
     lanes = {"local": {"priority": 0, "min_tokens": 0, "max_tokens": 900, "heading": "# Local"}}
     policy = lanes_policy(lanes=lanes, prefix={"ttl_s": 5}, session={"backoff_prompts": 1})
     outcome = answer(request([candidate("a")]), policy)
@@ -56,7 +56,7 @@ def test_without_a_weight_the_table_is_off_and_headings_may_stand() -> None:
     assert outcome.session.carried == ()
 
 
-def test_a_table_that_says_what_is_so_anyway_changes_no_digest() -> None:
+def test_a_table_of_default_values_changes_no_digest() -> None:
     plain = lanes_policy()
     assert lanes_policy(prefix={"weight": 0, "ttl_s": 300}).digest == plain.digest
     assert len({plain.digest, lanes_policy(prefix={"ttl_s": 5}).digest, holding().digest}) == 3
@@ -101,7 +101,7 @@ def test_a_row_from_before_the_table_carries_nothing() -> None:
     assert (prefix.previous_items, prefix.cold, prefix.broken) == (0, False, None)
 
 
-def test_a_row_that_tells_no_time_of_what_it_carries_is_cold() -> None:
+def test_a_row_without_times_of_its_carried_items_is_cold() -> None:
     asked = request([candidate("a")])
     row = msgspec.json.decode(encode(answer(asked, holding()).session))
     row["carried"] = [each[:3] for each in row["carried"]]
@@ -111,7 +111,7 @@ def test_a_row_that_tells_no_time_of_what_it_carries_is_cold() -> None:
     assert (prefix.previous_items, prefix.cold) == (1, True)
 
 
-def test_a_session_that_starts_afresh_has_no_list() -> None:
+def test_a_restarted_session_has_no_carried_items() -> None:
     session = answer(request([candidate("a")]), holding()).session
     again = request([candidate("a")], requested_at="2026-03-02T12:00:00Z")
     prefix = answer(again, holding(), session).decision.prefix
@@ -119,7 +119,7 @@ def test_a_session_that_starts_afresh_has_no_list() -> None:
     assert (prefix.previous_items, prefix.cold) == (0, False)
 
 
-def test_another_digest_is_told_as_policy_and_is_in_the_key() -> None:
+def test_another_digest_breaks_the_prefix_and_is_in_the_key() -> None:
     asked = request([candidate("a")], request_id="r")
     start = answer(request([]), holding(name="other")).session
     left = answer(asked, holding(version="0"), start).session
@@ -140,7 +140,7 @@ def many(count: int, **changes: Any) -> list[dict[str, Any]]:
     return [candidate(f"{number:03}", 10, **changes) for number in range(count)]
 
 
-def test_sixteen_are_tried_and_the_one_that_holds_is_made_once_more() -> None:
+def test_at_most_sixteen_prefixes_are_tried_and_the_chosen_is_composed_again() -> None:
     policy = holding(prefix={**EAGER, "max_loss": 0}, budget_tokens=3_000)
     session = answer(request(many(256)), policy).session
     candidates = [*many(256, relevance=0.4), candidate("x", 2_000, relevance=1)]
@@ -151,7 +151,7 @@ def test_sixteen_are_tried_and_the_one_that_holds_is_made_once_more() -> None:
     assert greedy.call_count <= 18
 
 
-def test_a_turn_counts_its_beginning_beside_the_whole_unless_all_or_nothing_repeats() -> None:
+def test_a_turn_counts_its_prefix_only_if_a_part_repeats() -> None:
     policy, counts, session = holding(counter="o200k_base"), [], EMPTY
     for candidates in (many(9), many(9), [*many(8), candidate("008", content="otherwise")], many(8)[1:]):
         counter = Counting(COUNTERS["o200k_base"])
@@ -174,7 +174,7 @@ def test_prefix_tokens_are_the_exact_count_of_the_beginning(counter: str) -> Non
     assert composed.prefix_tokens == COUNTERS[counter].count(beginning) > 0
 
 
-def test_values_past_what_json_reads_exactly_are_told_as_the_greatest_that_is() -> None:
+def test_values_are_capped_at_the_largest_exact_json_integer() -> None:
     pins = {"pinned": [{"match": {"type": "lane", "value": "local"}}]}
     candidates = [candidate(str(number), 2, token_estimate=2**53 - 1) for number in range(30)]
     outcome = answer(request(candidates, constraints=pins), holding())
@@ -189,7 +189,7 @@ def explained(outcome: Any) -> list[str]:
     return [line.rstrip() for line in file.getvalue().splitlines()]
 
 
-def test_an_explanation_says_how_much_repeats_and_what_it_cost() -> None:
+def test_an_explanation_shows_the_repeated_tokens_and_their_price() -> None:
     policy = holding(budget_tokens=62)
     session = answer(request([candidate("a", 30), candidate("b", 30, relevance=0.4)]), policy).session
     candidates = [candidate("a", 30), candidate("b", 30, relevance=0.4), candidate("c", 30, relevance=1)]

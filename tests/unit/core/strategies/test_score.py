@@ -1,4 +1,4 @@
-"""The table `[score]` of lanes: what it refuses, what it changes, and which fields it makes optional."""
+"""The table `[score]` of lanes: refused values, effects, and fields that become optional."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def test_a_table_is_refused(table: dict[str, Any]) -> None:
     assert {problem.key.split(".")[0] for problem in caught.value.problems} == {"score"}
 
 
-def test_the_sum_of_the_weights_is_told() -> None:
+def test_the_sum_of_the_weights_is_reported() -> None:
     with pytest.raises(PolicyError) as caught:
         lanes_policy(score={"relevance": 100})
     [problem] = caught.value.problems
@@ -82,7 +82,7 @@ def test_a_field_with_weight_is_needed(table: dict[str, Any], lacks: str, pointe
     assert (caught.value.code, caught.value.pointer) == ("missing_field", f"$.candidates[0].{pointer}")
 
 
-def test_ages_of_weeks_are_told_apart() -> None:
+def test_ages_of_weeks_have_different_scores() -> None:
     day = 86_400
     policy = lanes_policy(score={"age_edges_s": [day, 7 * day, 14 * day, 28 * day, 56 * day]})
     times = {"a": "2026-02-28T12:00:01Z", "b": "2026-02-28T12:00:00Z", "c": "2026-01-04T12:00:01Z"}

@@ -27,7 +27,7 @@ def behavior(name: str, activation: float = 0.9, **changes: Any) -> dict[str, An
 
 
 class Contrary:
-    """A counter by which a text costs the more, the less stands in it."""
+    """A counter that counts more tokens for a shorter text."""
 
     name = "chars4"
     digest = "sha256:" + "0" * 64
@@ -50,7 +50,7 @@ def test_the_built_in_policy_limits_the_session_and_the_strategy_alone_does_not(
     assert answer(request([]), tiers_policy()).decision.tokens.limit == 2000
 
 
-def test_all_errors_of_a_policy_are_told_at_once() -> None:
+def test_all_errors_of_a_policy_are_reported_at_once() -> None:
     with pytest.raises(PolicyError) as caught:
         tiers_policy(
             budget_tokens=-1,
@@ -85,7 +85,7 @@ def test_equal_thresholds_leave_a_tier_out() -> None:
     ]
 
 
-def test_a_behavior_known_by_its_path_is_named_by_an_id_that_does_not_tell_it() -> None:
+def test_a_behavior_with_only_a_path_gets_an_id_that_hides_the_path() -> None:
     one = {"path": "rules/tabs.md", "kind": "directive", "activation": 0.2, "content": "Use tabs."}
     outcome = answer(request([one]), tiers_policy())
     name = selected(outcome)[0]
@@ -93,13 +93,13 @@ def test_a_behavior_known_by_its_path_is_named_by_an_id_that_does_not_tell_it() 
     assert "tabs" not in name
 
 
-def test_without_constraints_nothing_is_infeasible() -> None:
+def test_without_constraints_the_answer_is_empty_not_infeasible() -> None:
     outcome = answer(request([behavior("a"), behavior("b")], budget_tokens=1), tiers_policy())
     assert (outcome.composed.status, outcome.composed.text) == ("empty", "")
     assert omitted(outcome) == {"a": "budget_exceeded", "b": "budget_exceeded"}
 
 
-def test_what_was_not_the_last_to_go_had_nothing_left() -> None:
+def test_an_earlier_demoted_behavior_had_no_tokens_left() -> None:
     candidates = [behavior("a", 0.9), behavior("b", 0.8), behavior("c", 0.7)]
     # a in full is 13 + 3 + 20 = 36 characters: 9 tokens; b as a name adds 1 + 2 + 15 and makes 14
     outcome = answer(request(candidates, budget_tokens=12), tiers_policy())
@@ -129,9 +129,7 @@ def test_a_text_that_fits_at_once_is_counted_once() -> None:
 
 @pytest.mark.parametrize("demotion", ["lowest_first", "round_robin"])
 @pytest.mark.parametrize("limit", [100, 1500, 2300])
-def test_of_300_items_that_cost_nearly_the_same_each_text_is_counted_a_few_times(
-    demotion: str, limit: int
-) -> None:
+def test_each_of_300_similar_items_is_counted_a_few_times(demotion: str, limit: int) -> None:
     counter = Counting(COUNTERS["o200k_base"])
     candidates = [
         behavior(f"b{n:03}", 0.7 + n / 1000, content=f"Use {n} tabs a line.", summary=f"Use {n} tabs, or so.")
@@ -148,7 +146,7 @@ def test_of_300_items_that_cost_nearly_the_same_each_text_is_counted_a_few_times
     assert sum(map(len, counter.texts)) < 8 * texts
 
 
-def test_what_a_text_costs_in_its_place_decides_not_what_it_costs_alone() -> None:
+def test_the_cost_of_a_text_in_its_place_decides_not_its_cost_alone() -> None:
     # alone, the ruler has 5 tokens and its summary 10; in a line of the text, 12 and 11
     ruler = behavior("ruler", 0.9, kind="constraint", content="─" * 80)
     ruler["summary"] = "Rule a line of dashes between two parts."

@@ -12,7 +12,7 @@ def test_the_largest_number_that_fits_is_found(most: int, bound: int) -> None:
 
 
 @given(st.integers(0, 200), st.sets(st.integers(1, 200)))
-def test_whatever_fits_the_number_found_does_and_the_next_does_not(most: int, fitting: set[int]) -> None:
+def test_the_found_number_fits_and_the_next_does_not(most: int, fitting: set[int]) -> None:
     found = largest(most, fitting.__contains__)
     assert found == 0 or found in fitting
     assert found == most or found + 1 not in fitting
@@ -24,7 +24,7 @@ def test_bisection_tries_the_upper_middle_first() -> None:
     assert tried == [5, 8, 6, 7]
 
 
-def test_a_cut_says_so_on_a_new_last_line() -> None:
+def test_a_cut_is_marked_on_a_new_last_line() -> None:
     assert cut("abcdef", 4) == "abcd\n[truncated]"
 
 
@@ -36,7 +36,7 @@ def test_a_text_that_fits_is_not_cut() -> None:
     assert cut_to_fit("abc", lambda text: len(text) <= 3) == "abc"
 
 
-def test_without_room_for_the_marker_and_one_code_point_nothing_stands() -> None:
+def test_without_room_for_a_marker_and_one_code_point_the_cut_is_empty() -> None:
     long = "x" * 50
     assert cut_to_fit(long, lambda text: len(text) <= 12) == ""
     assert cut_to_fit(long, lambda text: len(text) <= 13) == "x\n[truncated]"

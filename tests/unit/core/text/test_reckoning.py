@@ -8,7 +8,7 @@ from apportion.core.text.reckoning import Attempt, Correction
 
 
 class Attempts:
-    """Attempts one after another, and what was missing at each of them."""
+    """Attempts one after another, with the correction at each of them."""
 
     def __init__(self, correction: Correction, made: Iterable[Attempt | None]) -> None:
         self.missing = list[int]()
@@ -20,14 +20,14 @@ class Attempts:
         return next(self._made)
 
 
-def test_what_was_missing_is_added_and_at_least_doubled_until_a_text_fits() -> None:
+def test_the_correction_grows_by_the_excess_and_at_least_doubles() -> None:
     correction = Correction(on_grid=True)
     attempts = Attempts(correction, [Attempt(10, 13), Attempt(10, 11), Attempt(10, 20), Attempt(9, 10)])
     assert correction.settle(attempts, 10)
     assert attempts.missing == [0, 3, 6, 16]
 
 
-def test_a_correction_begins_anew_for_each_search() -> None:
+def test_a_correction_starts_from_zero_for_each_search() -> None:
     correction = Correction(on_grid=True)
     correction.settle(Attempts(correction, [Attempt(1, 2), None]), 1)
     attempts = Attempts(correction, [Attempt(1, 1)])
@@ -40,7 +40,7 @@ def test_an_attempt_that_makes_nothing_ends_the_search() -> None:
     assert not correction.settle(Attempts(correction, [Attempt(10, 13), None]), 10)
 
 
-def test_a_text_above_the_limit_always_raises_what_is_missing() -> None:
+def test_a_text_above_the_limit_always_raises_the_correction() -> None:
     correction = Correction()
     attempts = Attempts(correction, [Attempt(11, 11), Attempt(10, 10)])
     assert correction.settle(attempts, 10)

@@ -71,7 +71,7 @@ def test_an_envelope_without_an_event_is_refused(value: bytes, code: str, pointe
     assert (caught.value.code, caught.value.pointer) == (code, pointer)
 
 
-def test_what_goes_out_has_the_attributes_as_headers() -> None:
+def test_outgoing_events_have_the_attributes_as_headers() -> None:
     assert EventHeaders("context-composed.v1", "apportion/a").build("1", (), "2026-01-01T00:00:00Z") == (
         ("content-type", b"application/json"),
         ("ce_specversion", b"1.0"),

@@ -1,4 +1,4 @@
-"""Bad input: each gives one error with a code and a place, and never repeats what was sent."""
+"""Bad input: each gives one error with a code and a place, and never repeats the input."""
 
 import json
 from typing import Any
@@ -44,7 +44,7 @@ def refusal(value: bytes | None, bounds: Bounds | None = None) -> tuple[str, str
         (b" " * (1 << 20) + b"{}", "too_large"),
     ],
 )
-def test_what_is_no_event_is_refused_as_a_whole(value: bytes | None, code: str) -> None:
+def test_an_invalid_event_is_refused_as_a_whole(value: bytes | None, code: str) -> None:
     assert refusal(value)[0] == code
 
 
@@ -167,9 +167,7 @@ def test_a_number_past_all_doubles_is_refused() -> None:
 
 @pytest.mark.parametrize("levels", [30, 900, 1_100, 15_000, 200_000])
 @pytest.mark.parametrize("rest", ["", "}", ' "broken', ', "conversation": 5}', ', "candidates": [{}, 5]}'])
-def test_deep_nesting_anywhere_is_refused_alike_however_much_of_it_python_reads(
-    levels: int, rest: str
-) -> None:
+def test_deep_nesting_is_refused_equally_at_every_depth(levels: int, rest: str) -> None:
     chat = '{"new_message": {"a": ' + "[" * levels + "]" * levels + "}}"
     value = json.dumps(GOOD)[:-1] + f', "conversation": {chat}' + rest
     assert refusal(value.encode()) == ("too_deep", "$")

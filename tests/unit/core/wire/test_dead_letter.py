@@ -38,7 +38,7 @@ def sha256(value: bytes) -> str:
     return f"sha256:{hashlib.sha256(value).hexdigest()}"
 
 
-def test_it_tells_what_was_wrong_and_where_the_record_stood() -> None:
+def test_a_dead_letter_has_the_error_and_the_source_of_the_record() -> None:
     assert letter(record()) | {"key": None, "value": None} == {
         "type": "context-dead-letter",
         "error": {"code": "wrong_type", "message": "expected int", "pointer": "$.budget_tokens"},
@@ -66,13 +66,13 @@ def test_key_and_value_come_back_byte_by_byte(key: bytes | None, value: bytes | 
         assert (None if text is None else base64.b64decode(text)) == original
 
 
-def test_headers_keep_their_order_and_a_name_may_stand_twice() -> None:
+def test_headers_keep_their_order_and_may_repeat_a_name() -> None:
     found = letter(record(headers=(("b", b"1"), ("a", b"\xff"), ("b", None))))
     assert found["headers"] == [["b", "MQ=="], ["a", "/w=="], ["b", ""]]
 
 
 @pytest.mark.parametrize("size", [COMPLETE_MAX_BYTES, COMPLETE_MAX_BYTES + 1])
-def test_of_a_value_over_1_mib_its_digest_size_and_first_256_kib_are_kept(size: int) -> None:
+def test_a_value_over_1_mib_is_kept_as_digest_size_and_first_256_kib(size: int) -> None:
     value = bytes(range(256)) * (size // 256) + b"." * (size % 256)
     found = letter(record(value))
     complete = size == COMPLETE_MAX_BYTES
@@ -97,7 +97,7 @@ OVERSIZED = {
 
 
 @pytest.mark.parametrize(("oversized", "left_out"), OVERSIZED.values(), ids=OVERSIZED)
-def test_what_is_too_large_is_left_out_and_the_letter_says_so(oversized: Record, left_out: list[str]) -> None:
+def test_oversized_parts_are_left_out_and_named_in_the_letter(oversized: Record, left_out: list[str]) -> None:
     found = letter(oversized)
     assert (found["key"] is None) == ("key" in left_out)
     assert (found["headers"] == []) == ("headers" in left_out)
@@ -113,7 +113,7 @@ def test_the_largest_dead_letter_fits_into_its_topic() -> None:
     assert len(encode(dead_letter(largest, ERROR, "1.0"))) < MESSAGE_MAX_BYTES - KEPT_BYTES - (64 << 10)
 
 
-def test_one_that_shall_hold_nothing_of_the_event_has_its_digest_its_size_and_its_key() -> None:
+def test_a_digest_only_letter_has_digest_size_and_key_of_the_event() -> None:
     whole = dead_letter(record(b"private", headers=(("ce_subject", b"private"),)), ERROR, "1.0")
     held = json.loads(encode(holding(whole, DeadLetterValue.DIGEST)))
     assert (held["value"], held["headers"], held["value_complete"]) == (None, [], False)
@@ -123,5 +123,5 @@ def test_one_that_shall_hold_nothing_of_the_event_has_its_digest_its_size_and_it
     assert holding(whole, DeadLetterValue.FULL) is whole
 
 
-def test_of_a_record_without_a_value_nothing_is_missing() -> None:
+def test_a_record_without_a_value_is_complete() -> None:
     assert holding(dead_letter(record(None), ERROR, "1.0"), DeadLetterValue.DIGEST).value_complete

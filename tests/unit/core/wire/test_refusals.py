@@ -1,4 +1,4 @@
-"""What a client wrote never speaks in an error: neither as its message nor as another place."""
+"""Refusals without text of the client: neither in the message nor in the place."""
 
 import json
 from typing import Any
@@ -48,7 +48,7 @@ def place(event: Any, bounds: Bounds | None = None) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("sentence", SENTENCES)
-def test_a_value_that_reads_like_an_error_is_not_taken_for_one(sentence: str) -> None:
+def test_a_value_that_looks_like_an_error_is_no_error(sentence: str) -> None:
     for event, code, pointer in (
         (REQUEST | {"vitals": {"pressure": sentence}}, "invalid_value", "$.vitals.pressure"),
         (REQUEST | {"type": sentence}, "unknown_type", "$.type"),
@@ -87,7 +87,7 @@ def test_a_type_that_is_no_text_is_a_wrong_type(kind: Any) -> None:
         ({"sections": [{"title": "x", "entries": ["x", 1]}]}, ".sections[0].entries[1]"),
     ],
 )
-def test_a_layer_that_is_none_is_told_by_its_place_and_not_by_its_name(layer: Any, rest: str) -> None:
+def test_an_invalid_layer_is_reported_by_position_not_by_name(layer: Any, rest: str) -> None:
     layers = {"project": "text", "notes [...]": layer, "fabric": 6}
     assert place(REQUEST | {"layers": layers}) == ("wrong_type", f"$.layers[1]{rest}")
 
@@ -120,11 +120,11 @@ TRAVELLING = [
     *((RETRACTION, (name,)) for name in ("kind", "lane")),
     (REQUEST, ("constraints", "lane_requirements", 1, "lane")),
 ]
-"""Every name that a client gives and that stands in what goes out, or is compared with one that does."""
+"""Every name given by a client that appears in an output, or is compared with one."""
 
 
 def having(event: dict[str, Any], path: tuple[str | int, ...], name: str) -> dict[str, Any]:
-    """Return an event with a name at a place, beside ones that are as they should be."""
+    """Return an event with this name at a place; every other name is valid."""
     value: Any = name
     for step in reversed(path):
         value = [{"lane": "local", "min_tokens": 1}, value] if step == 1 else {step: value}
@@ -146,7 +146,7 @@ def test_a_name_that_travels_is_short_and_has_no_control_characters(
         assert place(having(event, path, name)) == ("invalid_value", pointer)
 
 
-def test_the_name_of_a_layer_is_one_that_travels_and_is_told_by_its_place() -> None:
+def test_a_layers_name_is_checked_and_reported_by_position() -> None:
     decode(json.dumps(REQUEST | {"layers": {"é" * 64: "text"}}).encode(), Bounds())
     for name in ("", LONG, *CONTROLS):
         error = refused(REQUEST | {"layers": {"project": "text", name: "text"}})
@@ -154,7 +154,7 @@ def test_the_name_of_a_layer_is_one_that_travels_and_is_told_by_its_place() -> N
 
 
 @pytest.mark.parametrize("field", ["language", "shrink", "name"])
-def test_the_names_of_what_a_row_keeps_are_bounded(field: str) -> None:
+def test_names_kept_in_a_row_are_bounded(field: str) -> None:
     decode(json.dumps(ARTIFACT | {"artifact": {field: "x" * 256}}).encode(), Bounds())
     long = ARTIFACT | {"artifact": {field: "x" * 257}}
     assert place(long) == ("too_long", f"$.artifact.{field}")
@@ -166,7 +166,7 @@ def test_the_id_of_a_retraction_is_bounded_as_ids_are() -> None:
 
 
 @pytest.mark.parametrize("nesting_max", [1, 2, 3])
-def test_a_small_bound_of_nesting_lets_no_message_through(nesting_max: int) -> None:
+def test_a_small_bound_of_nesting_refuses_every_message(nesting_max: int) -> None:
     event = REQUEST | {"conversation": {"new_message": "x", "messages": [{"a": [[[[1]]]]}]}}
     code, pointer = place(event, Bounds(nesting_max=nesting_max))
     assert (code, pointer) == ("too_deep", "$")
@@ -196,12 +196,12 @@ ONE_LINE = "; in JSON lines an event stands on one line, not pretty-printed on s
         (b" }, ", f"is not JSON: invalid character (near column 2){ONE_LINE}"),
     ],
 )
-def test_what_is_no_json_is_told_by_what_is_wrong_and_where(value: bytes, told: str) -> None:
+def test_invalid_json_is_refused_with_error_and_position(value: bytes, told: str) -> None:
     error = refused(value)
     assert (error.code, error.pointer, error.message) == ("not_json", "$", f"the value {told}")
 
 
-def test_a_line_of_a_pretty_printed_event_that_is_json_by_itself_is_told_as_one() -> None:
+def test_a_valid_line_of_a_pretty_printed_event_is_explained() -> None:
     for line in (b'  "type": "context-request",\r', b"["):
         error = refused(line)
         assert (error.code, error.pointer) == ("wrong_type", "$")
@@ -245,7 +245,7 @@ KINDS = (
         ),
     ],
 )
-def test_a_name_that_a_policy_does_not_have_is_refused_with_those_that_it_has(
+def test_an_unknown_name_is_refused_with_the_names_of_the_policy(
     policy: Policy, wrong: dict[str, Any], code: str, told: str
 ) -> None:
     with pytest.raises(EventError) as caught:
@@ -253,7 +253,7 @@ def test_a_name_that_a_policy_does_not_have_is_refused_with_those_that_it_has(
     assert (caught.value.code, caught.value.message) == (code, f"policy test has no such {told}")
 
 
-def test_a_lane_requirement_of_an_unknown_lane_is_told_the_lanes() -> None:
+def test_a_requirement_for_an_unknown_lane_is_refused_with_the_lanes() -> None:
     required = {"lane_requirements": [{"lane": "secret", "min_tokens": 1}]}
     with pytest.raises(EventError) as caught:
         answer(request([], constraints=required), lanes_policy())
@@ -276,7 +276,7 @@ def test_an_unknown_field_is_refused_with_the_name_that_is_like_it(changes: Any,
     assert caught.value.message.endswith(hint)
 
 
-def test_a_bare_candidate_is_refused_once_with_all_that_it_lacks() -> None:
+def test_a_bare_candidate_is_refused_with_all_missing_fields() -> None:
     bare = request([{"id": "a", "content": "Rotate the key."}])
     with pytest.raises(EventError) as caught:
         answer(bare, lanes_policy())

@@ -38,7 +38,7 @@ def recorded() -> list[bytes]:
 
 
 def at(record: Any, path: str) -> Any:
-    """Return what a record has at a column's name, naively: the longest field that the name begins with."""
+    """Return the value of a record for a column, naively: by the longest field that begins the name."""
     if not path or record is None:
         return record
     for name in sorted(record, key=len, reverse=True):
@@ -47,14 +47,14 @@ def at(record: Any, path: str) -> Any:
     return None
 
 
-def test_every_column_stands_in_the_page() -> None:
+def test_the_page_has_every_column() -> None:
     for table, schema in SCHEMAS.items():
         section = PAGE.partition(f"### `{table}`")[2].partition("\n## ")[0].partition("\n### ")[0]
         shared = PAGE.partition("Every table has")[2].partition("\n### ")[0]
         assert set(schema.names) <= set(re.findall(r"`(\w+)`", section + shared)), table
 
 
-def test_the_golden_decisions_stand_in_the_tables_as_a_naive_reading_finds_them() -> None:
+def test_golden_decisions_in_tables_equal_a_naive_reading() -> None:
     values = recorded()
     tables = convert(lines(*values))
     assert [tables[table].num_rows for table in (Table.DEAD_LETTERS, Table.UNREADABLE)] == [0, 0]
@@ -112,7 +112,7 @@ def test_the_golden_decisions_stand_in_the_tables_as_a_naive_reading_finds_them(
         ),
     ],
 )
-def test_what_no_table_can_hold_is_named_and_keeps_its_place(
+def test_an_unreadable_line_is_named_and_keeps_its_offset(
     value: bytes | None, code: str, pointer: str
 ) -> None:
     first, last = recorded()[:2]
@@ -168,9 +168,7 @@ def test_however_a_record_is_written_its_rows_are_the_same_and_so_are_its_neighb
         "a time without zone",
     ],
 )
-def test_what_is_wrong_deep_in_a_record_is_named_and_leaves_its_neighbours_alone(
-    value: bytes, pointer: str
-) -> None:
+def test_a_deep_error_in_a_record_is_named_and_affects_no_other_record(value: bytes, pointer: str) -> None:
     first, last = recorded()[:2]
     tables, right = convert(lines(first, value, last)), convert(lines(first, None, last))
     assert tables[Table.DECISIONS] == right[Table.DECISIONS]
@@ -188,7 +186,7 @@ def test_what_is_wrong_deep_in_a_record_is_named_and_leaves_its_neighbours_alone
         ('"' + 5_000 * "9" + '"', None),
     ],
 )
-def test_a_score_in_digits_is_a_number_as_far_as_the_column_goes(score: str, column: int | None) -> None:
+def test_a_score_in_digits_becomes_a_number_within_the_columns_range(score: str, column: int | None) -> None:
     written = re.sub(rb'"score":\d+', b'"score":' + score.encode(), RECORDED)
     tables = convert(lines(RECORDED, written))
     before, after = (

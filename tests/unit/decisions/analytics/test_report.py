@@ -1,4 +1,4 @@
-"""The report: what its queries answer, which rows they see, and what stands in the page."""
+"""The report: answers of its queries, their rows, and the content of the page."""
 
 import json
 import re
@@ -30,7 +30,7 @@ MISSES = [
 
 
 def asked(name: str, records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return what a query answers about these records."""
+    """Return the answer of a query about these records."""
     with open_tables((), (LogSource("log", as_lines(records)),)) as tables:
         found = tables.execute(load_query(name).sql)
         names = [column[0] for column in found.description or ()]
@@ -51,11 +51,11 @@ def test_every_query_runs_over_the_recorded_decisions_of_every_strategy() -> Non
     }
 
 
-def test_every_query_says_in_its_first_line_what_it_answers() -> None:
+def test_every_query_states_its_question_in_the_first_line() -> None:
     assert [query.name for query in load_queries() if not re.search(r"\?( .*)?$", query.answers)] == []
 
 
-def test_what_was_left_out_is_counted_as_a_naive_reading_counts_it() -> None:
+def test_omitted_candidates_are_counted_like_a_naive_reading() -> None:
     records = [json.loads(line) for path in GOLDEN for line in path.read_bytes().splitlines()]
     naive: Counter[tuple[str, ...]] = Counter()
     for logged in {record["decision_id"]: record for record in reversed(records)}.values():
@@ -80,7 +80,7 @@ def test_near_misses_are_counted_by_the_least_step_that_admits_them() -> None:
     assert [(row["more_at_most"], row["candidates"]) for row in found] == [(10, 1), (20, 1), (50, 1)]
 
 
-def test_a_floor_that_was_not_met_is_counted_with_what_was_missing() -> None:
+def test_an_unmet_floor_is_counted_with_its_shortfall() -> None:
     row = {"name": "rules", "min": 10, "used": 4, "available": 4, "selected": 1, "rejected": 0}
     short = row | {"shortfall": {"requested": 10, "available": 4}}
     bare = row | {"available": 0, "shortfall": {"requested": 10, "available": 0}}
@@ -92,7 +92,7 @@ def test_a_floor_that_was_not_met_is_counted_with_what_was_missing() -> None:
     assert counts == [2, 1, 20, 4]
 
 
-def test_what_is_held_is_added_up_by_policy_and_cause_for_chats_and_texts() -> None:
+def test_held_tokens_are_summed_by_policy_and_cause() -> None:
     window = {"tokens": 40, "share": 800, "cut": 2, "since": 1}
     chat: dict[str, Any] = {"window": window, "tool_results": {"cleared": 1, "freed_tokens": 9}}
     broken: dict[str, Any] = {"window": window | {"tokens": 5, "break": "room"}}
@@ -133,7 +133,7 @@ def test_queries_are_added_up_by_policy_with_the_excerpts_that_they_brought() ->
     }
 
 
-def test_tables_of_an_earlier_version_lack_columns_and_are_reported(tmp_path: Path) -> None:
+def test_tables_of_an_earlier_version_miss_columns_and_are_reported(tmp_path: Path) -> None:
     values = list(as_lines([decision(1)]))
     lines = RecordLines(topic="t", partition=0, offsets=[0], timestamps_ms=[None], values=values)
     for table, rows in convert(lines).items():
@@ -147,7 +147,7 @@ def test_tables_of_an_earlier_version_lack_columns_and_are_reported(tmp_path: Pa
         assert (answers["held"].rows, answers["queries"].rows) == ([], [])
 
 
-def test_a_session_is_told_by_its_last_decision_with_the_prompts_that_it_has_left() -> None:
+def test_a_session_is_reported_from_its_last_decision() -> None:
     def after(number: int, spent: int) -> dict[str, Any]:
         times = {"started_at": "2026-01-31T12:00:00Z", "last_event_at": f"2026-01-31T12:0{number}:00Z"}
         row = {"prompts": number, "sequence": number, "spent_tokens": spent, **times}
@@ -159,7 +159,7 @@ def test_a_session_is_told_by_its_last_decision_with_the_prompts_that_it_has_lef
     assert asked("session_shares", [after(2, 800), after(1, 500)]) == [{"tenth": 8, "sessions": 1}]
 
 
-def test_latency_is_told_by_phase_and_in_all() -> None:
+def test_latency_is_reported_by_phase_and_in_total() -> None:
     def took(number: int, *us: int) -> dict[str, Any]:
         phases = [{"name": name, "duration_us": each} for name, each in zip("ab", us, strict=True)]
         return decision(number, run={"phases": phases})
@@ -172,7 +172,7 @@ def test_latency_is_told_by_phase_and_in_all() -> None:
     ]
 
 
-def test_what_was_refused_is_counted_by_code_and_so_is_what_cannot_be_read() -> None:
+def test_dead_letters_and_unreadable_records_are_counted_by_code() -> None:
     found = asked("dead_letters", [DEAD_LETTER, DEAD_LETTER, {"type": "something"}])
     assert [(row["what"], row["records"]) for row in found] == [("dead letter", 2), ("unreadable", 1)]
 
@@ -183,7 +183,7 @@ def test_utilisation_falls_into_at_most_a_hundred_odd_spans_of_time() -> None:
     assert sum(row["decisions"] for row in found) == 400
 
 
-def test_utilisation_of_one_policy_is_not_that_of_another() -> None:
+def test_utilisation_is_reported_for_each_policy() -> None:
     of_other = {
         "policy": {**decision(0)["policy"], "name": "tight"},
         "tokens": {**decision(0)["tokens"], "used": 1},
@@ -199,7 +199,7 @@ def test_a_decision_that_was_recorded_twice_is_counted_once_with_its_candidates(
     assert sum(row["candidates"] for row in asked("near_misses", records)) == 3
 
 
-def test_a_report_of_nothing_is_refused_and_says_what_there_was() -> None:
+def test_a_report_without_decisions_is_refused_and_counts_the_records() -> None:
     with (
         open_tables((), (LogSource("log", as_lines([DEAD_LETTER])),)) as tables,
         pytest.raises(NothingToReportError, match="1 dead letter"),
@@ -219,7 +219,7 @@ def test_the_same_records_give_the_same_page() -> None:
     assert page(records) == page(records)
 
 
-def test_of_many_decisions_a_page_bears_some_and_says_how_many_there_are() -> None:
+def test_a_page_has_some_of_many_decisions_and_their_number() -> None:
     ids = [candidate("x" * 200, rank, kind="k" * 100) for rank in range(1, 101)]
     records = [decision(number, candidates=ids) for number in range(200)]
     with open_tables((), (LogSource("log", as_lines(records)),)) as tables:
@@ -228,7 +228,7 @@ def test_of_many_decisions_a_page_bears_some_and_says_how_many_there_are() -> No
     assert len(page(records)) < 5_000_000
 
 
-def test_what_a_client_chose_ends_no_element_and_begins_none() -> None:
+def test_text_of_a_client_opens_and_closes_no_html_element() -> None:
     text = page([hostile(1), decision(2)])
     assert HOSTILE not in text
     assert "alert(1)</script" not in text
@@ -248,7 +248,7 @@ def test_the_page_allows_its_own_scripts_alone_and_no_connection() -> None:
     assert re.findall(r'(?:src|href)="([^"]*)"', text.partition("<script")[0]) == ["data:,", "#decisions"]
 
 
-def test_a_replay_is_told_by_its_largest_changes_and_its_sum() -> None:
+def test_a_replay_is_reported_with_its_largest_changes_and_summary() -> None:
     side = {"status": "composed", "counter": "chars4", "limit": 60, "used": 50}
     small, large = (
         {"decision_id": name, "before": side, "after": side | {"used": used}, "reordered": True}
@@ -262,7 +262,7 @@ def test_a_replay_is_told_by_its_largest_changes_and_its_sum() -> None:
     assert (told.sum["changed"], len(told.misfits), told.changes_left_out) == (2, 1, 0)
 
 
-def test_of_a_large_replay_a_page_bears_the_largest_changes() -> None:
+def test_a_page_has_the_largest_changes_of_a_large_replay() -> None:
     side = {"status": "composed", "counter": "chars4", "limit": 60, "used": 50}
     lost = [{"id": "<" * 200, "kind": "k", "group": "g", "tokens": 1}] * 100
     lines = [{"decision_id": f"{n}", "before": side, "after": side, "lost": lost} for n in range(100)]
@@ -273,7 +273,7 @@ def test_of_a_large_replay_a_page_bears_the_largest_changes() -> None:
 
 
 @pytest.mark.parametrize("lines", [[], [b"{}"], [b"not JSON"], as_lines([decision(1)])])
-def test_what_is_no_whole_replay_is_refused(lines: list[bytes]) -> None:
+def test_an_incomplete_replay_is_refused(lines: list[bytes]) -> None:
     with pytest.raises(NoReplayError):
         replayed_of(lines)
 

@@ -21,7 +21,7 @@ def without_what_tables_lack(decision: ContextDecision) -> ContextDecision:
     return replace(decision, certificate=UNSET, prefix=UNSET, run=UNSET, candidates=entries)
 
 
-def test_every_golden_decision_is_restored_but_for_what_the_tables_lack() -> None:
+def test_every_golden_decision_is_restored_except_fields_outside_the_tables() -> None:
     lines = [line for path in GOLDEN for line in path.read_bytes().splitlines()][::3]
     decisions = [msgspec.json.decode(line, type=ContextDecision) for line in reversed(lines)]
     with open_tables((), [LogSource("golden", lines)]) as tables:

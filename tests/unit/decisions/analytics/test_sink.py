@@ -1,4 +1,4 @@
-"""Lines into the tables: each once, whatever happens in between, and nothing written over."""
+"""Writing of lines into tables: each once, despite failures, and without overwriting."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +27,7 @@ from apportion.shell.kafka.faults import TopicRecreatedError
 
 LINES = (*RECORDED[:40], b"no JSON", *DEAD_LETTERS, *RECORDED[40:60])
 CHUNK = 7
-"""So many lines are rows at once, and a batch, for any file is larger than a byte."""
+"""The lines of one batch; each batch is a file, because every file exceeds one byte."""
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +42,7 @@ def sunk(store: Store, lines: tuple[bytes, ...] = LINES) -> WrittenFiles:
     return sum(written, WrittenFiles())
 
 
-def test_each_line_has_a_row_in_one_table_and_what_is_unreadable_is_counted(tmp_path: Path) -> None:
+def test_each_line_has_a_row_in_one_table_and_unreadable_lines_are_counted(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     written = sunk(store)
     assert_holds(store, {("t", 0): LINES})
@@ -53,7 +53,7 @@ def test_each_line_has_a_row_in_one_table_and_what_is_unreadable_is_counted(tmp_
     )
 
 
-def test_a_file_names_its_offsets_and_tells_them_in_its_metadata(tmp_path: Path) -> None:
+def test_a_file_has_its_offsets_in_its_name_and_metadata(tmp_path: Path) -> None:
     sunk(Store(str(tmp_path)), (LINES[0],) * 5)
     [path] = (tmp_path / "decisions").rglob("*.parquet")
     assert path.name == f"t-0-{0:020}-{5:020}.parquet"
@@ -97,7 +97,7 @@ def test_killed_at_random_moments_a_sink_loses_and_doubles_nothing(tmp_path: Pat
     assert_holds(Store(str(tmp_path)), {("t", 0): lines})
 
 
-def test_of_two_sinks_of_one_partition_the_second_finds_out_and_drops_what_it_read(tmp_path: Path) -> None:
+def test_the_later_of_two_sinks_of_a_partition_drops_its_rows(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     first, second = PartitionSink(store, "t", 0), PartitionSink(store, "t", 0)
     for offset, line in enumerate(LINES[:20]):
@@ -110,7 +110,7 @@ def test_of_two_sinks_of_one_partition_the_second_finds_out_and_drops_what_it_re
     assert_holds(store, {("t", 0): LINES[:10]})
 
 
-def test_without_ids_a_topic_that_ends_before_its_rows_is_named_and_a_first_id_is_taken_as_the_same(
+def test_without_ids_a_topic_that_ends_before_its_rows_is_named(
     tmp_path: Path,
 ) -> None:
     store = Store(str(tmp_path))
@@ -143,7 +143,7 @@ def test_a_sink_that_awakes_after_its_successor_has_finished_its_batch_changes_n
 
 
 def _again(store: Store, lines: tuple[bytes, ...]) -> None:
-    """Write lines from 0 on, as one that knows of nobody."""
+    """Write lines from offset 0 on, as a sink without knowledge of other sinks."""
     with patch("apportion.decisions.analytics.partition.last_batch", return_value=None):
         sink = PartitionSink(store, "t", 0)
     for offset, line in enumerate(lines):
@@ -160,7 +160,7 @@ def test_a_file_that_grows_is_taken_from_where_it_ended(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("other", [LINES[1:], LINES[:20], (*LINES[:3], b"{}", *LINES[4:])])
-def test_another_file_of_the_same_name_is_refused_until_what_stands_is_forgotten(
+def test_a_different_file_of_the_same_name_is_refused_until_forgotten(
     tmp_path: Path, other: tuple[bytes, ...]
 ) -> None:
     store = Store(str(tmp_path))
@@ -174,7 +174,7 @@ def test_another_file_of_the_same_name_is_refused_until_what_stands_is_forgotten
     assert_holds(store, {("t", 0): other})
 
 
-def test_a_half_written_file_of_a_batchs_name_is_told_and_left_as_it_is(tmp_path: Path) -> None:
+def test_a_half_written_file_of_a_batch_is_reported_and_kept(tmp_path: Path) -> None:
     with pytest.raises(GoneError):
         sunk(FailingStore(str(tmp_path), 1, behind=True), LINES[:5])
     [path] = (tmp_path / "decisions").rglob("*.parquet")
@@ -187,7 +187,7 @@ def test_a_half_written_file_of_a_batchs_name_is_told_and_left_as_it_is(tmp_path
     assert_holds(Store(str(tmp_path)), {("t", 0): LINES[:5]})
 
 
-def test_in_an_object_store_it_is_the_same(tmp_path: Path) -> None:
+def test_an_object_store_gives_the_same_tables(tmp_path: Path) -> None:
     with object_store(tmp_path) as url:
         for kill in (0, 1, 3):
             with pytest.raises(GoneError):
@@ -198,7 +198,7 @@ def test_in_an_object_store_it_is_the_same(tmp_path: Path) -> None:
             _again(Store(url), LINES[:3])
 
 
-def test_an_object_store_that_goes_away_ends_the_command_and_what_stands_is_gone_on_with(
+def test_a_lost_object_store_ends_the_command_and_a_later_run_continues(
     tmp_path: Path,
 ) -> None:
     events = tmp_path / "decisions.jsonl"
@@ -220,7 +220,7 @@ def test_an_object_store_that_goes_away_ends_the_command_and_what_stands_is_gone
         (("--from", "a", "--once", "--tables", "t"), "--once reads topics"),
     ],
 )
-def test_wrong_usage_is_told(tmp_path: Path, given: tuple[str, ...], said: str) -> None:
+def test_wrong_usage_is_refused(tmp_path: Path, given: tuple[str, ...], said: str) -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(tmp_path)
         ended = apportion("sink", *given)
@@ -228,12 +228,12 @@ def test_wrong_usage_is_told(tmp_path: Path, given: tuple[str, ...], said: str) 
     assert said in " ".join(ended.err.replace("│", " ").split())
 
 
-def test_no_broker_is_told(tmp_path: Path) -> None:
+def test_a_missing_broker_is_reported(tmp_path: Path) -> None:
     ended = apportion("sink", "--tables", tmp_path, "--brokers", "127.0.0.1:1", "--request-timeout-s", "1")
     assert (ended.exit_code, ended.err[:30]) == (1, "apportion: broker_unreachable:")
 
 
-def test_without_its_libraries_the_command_says_what_to_install(tmp_path: Path) -> None:
+def test_without_its_libraries_the_command_names_the_package_to_install(tmp_path: Path) -> None:
     gone = {"obstore": None, "obstore.store": None, "apportion.decisions.analytics.store": None}
     with patch.dict("sys.modules", gone):
         ended = apportion("sink", "--tables", tmp_path)
@@ -241,7 +241,7 @@ def test_without_its_libraries_the_command_says_what_to_install(tmp_path: Path) 
     assert "pip install 'apportion[analytics]'" in ended.err
 
 
-def test_unreadable_lines_are_counted_and_the_exit_code_says_so(tmp_path: Path) -> None:
+def test_unreadable_lines_are_counted_and_set_the_exit_code(tmp_path: Path) -> None:
     events = tmp_path / "decisions.jsonl"
     old = b'{"type":"context-decision","schema_version":1}'
     events.write_bytes(b"\n".join([*RECORDED[:5], b"", old]) + b"\n")

@@ -109,7 +109,7 @@ def test_an_explanation_comes_from_the_decision_record_alone() -> None:
     assert shown(travelled) == shown(made)
 
 
-def test_the_summary_stands_first() -> None:
+def test_the_summary_comes_first() -> None:
     assert shown(decision()).splitlines()[0] == "the summary"
 
 
@@ -123,7 +123,7 @@ def test_a_bar_is_as_full_as_its_group(used: int, most: int, full: int) -> None:
     assert cells == [str(used), str(most), "200", "1", "of", "3"]
 
 
-def test_a_floor_is_marked_in_its_bar_and_told_where_it_is_not_met() -> None:
+def test_a_floor_is_marked_in_its_bar_and_reported_if_unmet() -> None:
     short = Shortfall(requested=50, available=7)
     group = Group(name="local", min=50, max=100, used=0, available=7, selected=0, rejected=1, shortfall=short)
     text = shown(decision(groups=(group,)))
@@ -143,12 +143,12 @@ def test_a_limit_of_nothing_has_an_empty_bar() -> None:
     assert row(text, "all")[1] == row(text, "local")[1] == "░" * 24
 
 
-def test_what_was_reserved_and_what_is_left_is_told() -> None:
+def test_reserved_and_remaining_tokens_are_shown() -> None:
     tokens = DecisionTokens(limit=1_000, reserved=100, estimated=260, used=250, remaining=750)
     assert "750 tokens left, 100 reserved; selected by an estimate of 260" in shown(decision(tokens=tokens))
 
 
-def test_the_selected_stand_with_kind_group_score_tokens_and_fidelity() -> None:
+def test_selected_candidates_have_kind_group_score_tokens_and_fidelity() -> None:
     text = shown(decision(candidates=(selection(1), selection(2, constraint="pinned[0]"))))
     assert row(text, "1") == ["1", "kind", "group", "0.530", "12", "summary", "c1"]
     assert row(text, "2")[-2:] == ["pinned[0]", "c2"]
@@ -174,20 +174,20 @@ def test_a_score_may_have_more_digits_than_python_converts() -> None:
     assert in_points("2" + 5_000 * "0") == "2" + 4_997 * "0" + ".000"
 
 
-def test_an_omission_tells_what_it_needed_what_was_left_and_why() -> None:
+def test_an_omission_shows_needed_and_remaining_tokens_and_the_reason() -> None:
     text = shown(decision(candidates=(omission(3, tokens=200, needed=300, left=120), omission(4, tokens=80))))
     assert row(text, "3") == ["3", "group", "300", "120", "no_room", "c3"]
     assert row(text, "4") == ["4", "group", "80", "no_room", "c4"]
 
 
-def test_an_omission_tells_how_many_tokens_more_would_have_had_it_selected() -> None:
+def test_an_omission_shows_the_extra_tokens_for_its_selection() -> None:
     known = omission(3, Reason.LANE_MAX_REACHED, tokens=300, left=120, more=480)
     text = shown(decision(candidates=(known, omission(4, tokens=80))))
     assert row(text, "3") == ["3", "group", "300", "120", "480", "lane_max_reached", "c3"]
     assert "more: with so many tokens more of that bound alone it is selected" in text
 
 
-def test_of_many_omissions_the_first_are_listed_and_the_rest_counted() -> None:
+def test_the_first_omissions_are_listed_and_the_rest_counted() -> None:
     many = tuple(omission(rank) for rank in range(1, OMISSIONS_SHOWN + 3))
     reasons = (ReasonCount(Reason.NO_ROOM, len(many) + 5), ReasonCount(Reason.BACKOFF, 2))
     unlisted = (ReasonCount(Reason.NO_ROOM, 5), ReasonCount(Reason.BACKOFF, 2))
@@ -197,14 +197,14 @@ def test_of_many_omissions_the_first_are_listed_and_the_rest_counted() -> None:
     assert "and 9 more: no_room 7, backoff 2" in text
 
 
-def test_constraints_tell_how_many_matched() -> None:
+def test_constraints_show_their_number_of_matches() -> None:
     count = ConstraintCount(name="must_exclude", given=3, matched=1, unmatched=2)
     text = shown(decision(constraints=(count,)))
     assert "must_exclude: 3 given, 1 matched, 2 unmatched" in text
     assert "pinned" not in text
 
 
-def test_the_session_tells_what_was_spent() -> None:
+def test_the_session_shows_its_spent_tokens() -> None:
     before = msgspec.structs.replace(LEDGER, prompts=3, sequence=4, spent_tokens=1_000)
     after = msgspec.structs.replace(
         before, prompts=4, sequence=5, spent_tokens=1_250, pool_artifacts=2, pool_bytes=99, expires_at=utc(0)
@@ -225,7 +225,7 @@ def test_a_duplicate_names_the_decision_that_answered_first() -> None:
 
 
 @pytest.mark.parametrize("status", Status)
-def test_every_status_is_told(status: Status) -> None:
+def test_every_status_is_explained(status: Status) -> None:
     text = shown(decision(status=status))
     assert (len(text.splitlines()) > len(shown(decision()).splitlines())) == (status is not Status.COMPOSED)
 
@@ -256,7 +256,7 @@ def test_a_bar_keeps_its_length_where_there_is_little_room() -> None:
     assert "█" * 24 in shown(decision(groups=(group,)), width=80)
 
 
-def test_an_id_that_is_made_of_a_path_is_whole_on_a_narrow_terminal() -> None:
+def test_an_id_of_a_path_is_shown_whole_on_a_narrow_terminal() -> None:
     name = "3DK6gMKXnwpKbcFOeOUkOhb1"
     chosen = Entry(name, "dependency_graph", "structure", 1, Outcome.SELECTED, 728, tokens=1_200)
     left = omission(2, Reason.LANE_MAX_REACHED, score=728, tokens=1_300, left=1_200)
@@ -280,7 +280,7 @@ def test_ids_cannot_move_the_cursor() -> None:
     assert text.count("\\x1b[2J\\r\\nall") >= 4
 
 
-def test_a_margin_is_said_to_be_of_when_the_candidate_was_considered_last() -> None:
+def test_a_margin_is_described_as_of_the_last_consideration() -> None:
     left = omission(1, Reason.BUDGET_EXCEEDED, tokens=5, left=0)
     said = "left: when the candidate was considered last, not in the end"
     assert said in shown(decision(candidates=(left,)))
@@ -291,7 +291,7 @@ def test_text_in_brackets_is_no_markup() -> None:
     assert "[bold]x[/bold]" in shown(decision(summary="[bold]x[/bold]"))
 
 
-def test_a_certificate_is_told_in_words() -> None:
+def test_a_certificate_is_explained_in_words() -> None:
     certificate = Certificate(
         value=3_412_600,
         bound=3_440_000,
@@ -315,13 +315,13 @@ def test_the_best_possible_selection_is_called_that() -> None:
     assert "value 5, the best possible\n" in shown(decision(certificate=best))
 
 
-def test_a_value_past_every_exact_integer_is_told_as_such() -> None:
+def test_a_value_beyond_exact_integers_is_marked() -> None:
     great = Certificate(value="9" * 30, bound="9" * 30, gap=0, price="9" * 20, groups=())
     told = shown(decision(certificate=great))
     assert "value more than 2**53, the best possible; 1,000 more tokens would add about more than" in told
 
 
-def test_what_is_said_already_is_told_beside_the_reason() -> None:
+def test_the_overlap_is_shown_next_to_the_reason() -> None:
     said = Redundant("first", 812)
     candidates = (
         selection(1, fidelity=Fidelity.FULL, redundant=said),
@@ -332,7 +332,7 @@ def test_what_is_said_already_is_told_beside_the_reason() -> None:
     assert "redundant, 81.2 % in first" in told
 
 
-def test_a_query_is_explained_by_its_matches_the_relevance_and_the_lines_that_stand() -> None:
+def test_a_query_is_explained_by_matches_relevance_and_shown_lines() -> None:
     steps = "\n\n".join(f"def step_{n}():\n    return refund_{n}()" for n in range(40))
     candidates = [candidate("a", content=steps, relevance=None), candidate("b", relevance=None)]
     policy = lanes_policy(query={"passage_characters": 100})

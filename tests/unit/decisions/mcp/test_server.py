@@ -166,7 +166,7 @@ def test_each_filter_finds_its_decisions(folder: Path, wanted: dict[str, str], e
     assert expected or text(answer) == "no decision matches"
 
 
-def test_the_tables_give_what_the_file_gives(folder: Path) -> None:
+def test_tables_and_file_give_the_same_decisions(folder: Path) -> None:
     file, tables = DecisionFile(folder / "decisions.jsonl"), DecisionTables(folder / "tables")
     for wanted in (
         DecisionFilter(session_id="s", status="composed", reason="lane_max_reached"),
@@ -178,7 +178,7 @@ def test_the_tables_give_what_the_file_gives(folder: Path) -> None:
         assert tables.newest(wanted, 3) == found
 
 
-def test_a_list_is_bounded_and_says_that_there_is_more(server: DecisionServer) -> None:
+def test_a_list_is_bounded_and_marks_its_truncation(server: DecisionServer) -> None:
     answer = called(server, "find_decisions", limit=1)
     assert answer.structured_content is not None
     assert (requests(answer.structured_content), answer.structured_content["has_more"]) == (["r3"], True)
@@ -351,7 +351,7 @@ def test_ctrl_c_ends_the_command_while_its_client_is_connected(folder: Path) -> 
         assert server.wait() == -signal.SIGINT
 
 
-def test_without_its_extra_the_command_says_what_to_install(
+def test_without_its_extra_the_command_names_the_package_to_install(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(sys.modules, "apportion.decisions.mcp.server")
@@ -390,7 +390,7 @@ def test_decisions_are_summed(server: DecisionServer) -> None:
     assert refused(server, "summarize_decisions", by="colour").startswith("invalid_argument: by: ")
 
 
-def test_a_line_whose_time_has_no_offset_is_skipped(folder: Path, tmp_path: Path) -> None:
+def test_a_line_with_a_time_without_an_offset_is_skipped(folder: Path, tmp_path: Path) -> None:
     lines = (folder / "decisions.jsonl").read_bytes().splitlines(keepends=True)
     lines[0] = lines[0].replace(b"2026-03-01T12:00:00Z", b"2026-03-01T12:00:00")
     (tmp_path / "decisions").write_bytes(b"".join(lines[:3]))

@@ -1,4 +1,4 @@
-"""Records of topics verified: what a worker wrote of them, changed in every way that a topic can be."""
+"""Verification of a worker's topics, with every kind of change to a topic."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -38,13 +38,13 @@ SETTINGS = Settings(partitions=1, fingerprint_secret=SecretStr(SECRET.decode()))
 ALL = Extent()
 RECORDED_MS = 1_772_366_400_000
 COUNTER = CounterName.O200K_BASE
-"""That of the policies that come with the engine."""
+"""A counter of the built-in policies."""
 LATER = "2026-03-01T13:00:00Z"
 
 
 @dataclass(frozen=True)
 class Topics:
-    """What stands in one partition of the topics, and the rows of its sessions."""
+    """The records of one partition of all topics, and the rows of its sessions."""
 
     requests: tuple[Record, ...]
     decisions: tuple[Record, ...]
@@ -53,7 +53,7 @@ class Topics:
 
 
 def at(offset: int, event: dict[str, Any] | bytes, time_ms: int = RECORDED_MS) -> Record:
-    """Return an event as it stands in the requests topic."""
+    """Return an event as a record of the requests topic."""
     if isinstance(event, bytes):
         return Record(SETTINGS.requests_topic, 0, offset, time_ms, b"default/s", event)
     key = session_key(event.get("tenant", "default"), event["session_id"]).encode()
@@ -136,7 +136,7 @@ def run_of(
 
 
 def audited(topics: Topics, extent: Extent = ALL, **arguments: Any) -> Audited:
-    """Verify what stands in the topics."""
+    """Verify the records of the topics."""
     run = run_of(topics, extent, **arguments)
     findings = tuple(run.verification.run(run.events))
     return Audited(run.verification.summary, findings)
@@ -157,7 +157,7 @@ def topics() -> Topics:
     return answered(EVENTS)
 
 
-def test_what_a_worker_wrote_is_verified_with_its_dead_letters(topics: Topics) -> None:
+def test_a_workers_output_is_verified_with_its_dead_letters(topics: Topics) -> None:
     assert audited(topics) == Audited(VerificationSummary(verified=4, dead_letters=1), ())
 
 
@@ -189,7 +189,7 @@ def test_a_committed_request_without_decision_is_missing_and_a_later_one_in_flig
     assert audited(cut, Extent(decided=6)).found == [FindingKind.NO_DECISION, FindingKind.NO_DECISION]
 
 
-def test_where_nothing_is_committed_what_is_decided_tells_how_far_answers_go(topics: Topics) -> None:
+def test_without_commits_the_last_decision_bounds_the_answered_offsets(topics: Topics) -> None:
     first, _, third, fourth = topics.decisions
     assert audited(replace(topics, decisions=(first, third)), Extent(decided=0)).found == [
         FindingKind.NO_DECISION
@@ -200,7 +200,7 @@ def test_where_nothing_is_committed_what_is_decided_tells_how_far_answers_go(top
     ]
 
 
-def test_where_tenants_go_by_turns_a_later_decision_says_nothing_of_an_event_that_is_not_committed(
+def test_with_turns_a_later_decision_does_not_prove_an_earlier_answer(
     topics: Topics,
 ) -> None:
     first, _, third, _ = topics.decisions
@@ -208,14 +208,14 @@ def test_where_tenants_go_by_turns_a_later_decision_says_nothing_of_an_event_tha
     assert (by_turns.found, by_turns.summary.in_flight) == ([], 2)
 
 
-def test_only_what_is_asked_about_is_compared_and_what_comes_before_makes_the_rows(topics: Topics) -> None:
+def test_only_the_requested_range_is_compared_and_earlier_events_make_rows(topics: Topics) -> None:
     assert audited(topics, Extent(asked=3)).summary == VerificationSummary(verified=3)
     assert audited(topics, Extent(asked=3, end=4)).summary == VerificationSummary(verified=1)
     without = replace(topics, decisions=topics.decisions[1:], dead_letters=())
     assert audited(without, Extent(asked=3)) == Audited(VerificationSummary(verified=3), ())
 
 
-def test_a_decision_whose_event_is_gone_is_unverifiable_and_so_is_a_session_without_its_history(
+def test_decisions_without_event_or_session_history_are_unverifiable(
     topics: Topics,
 ) -> None:
     result = audited(topics, Extent(first=3))
@@ -230,7 +230,7 @@ def test_a_decision_whose_event_is_gone_is_unverifiable_and_so_is_a_session_with
     assert last.offset == 0
 
 
-def test_a_decision_without_any_event_is_told(topics: Topics) -> None:
+def test_a_decision_without_any_event_is_reported(topics: Topics) -> None:
     without = replace(topics, requests=(*topics.requests[:4], *topics.requests[5:]))
     assert audited(without).found == [FindingKind.NO_EVENT]
     assert audited(without, Extent(asked=5)).found == []
@@ -247,7 +247,7 @@ def test_sessions_start_with_rows_and_pass_over_what_those_have_seen(topics: Top
 
 
 @pytest.mark.parametrize("evolve", [False, True], ids=["from rows", "evolving"])
-def test_a_replay_tells_what_is_asked_about_and_starts_with_the_same_rows(
+def test_a_replay_reports_the_requested_range_from_the_same_rows(
     topics: Topics,
     evolve: bool,  # noqa: FBT001 - parametrized
 ) -> None:
@@ -271,7 +271,7 @@ def test_a_replay_tells_what_is_asked_about_and_starts_with_the_same_rows(
         assert (run.summary.replayed, run.summary.changed, run.summary.is_whole) == (expected, expected, True)
 
 
-def test_a_replay_counts_what_is_in_flight_and_tells_what_is_unverifiable_by_its_place(
+def test_a_replay_counts_events_in_flight_and_locates_unverifiable_ones(
     topics: Topics,
 ) -> None:
     cut = replace(topics, decisions=(topics.decisions[1],))
@@ -289,7 +289,7 @@ def test_a_replay_counts_what_is_in_flight_and_tells_what_is_unverifiable_by_its
     assert str(run.summary).endswith("\n2 in flight")
 
 
-def test_an_event_that_the_worker_gave_up_is_set_aside_and_the_session_goes_on() -> None:
+def test_an_event_skipped_by_the_worker_is_reported_and_the_session_continues() -> None:
     answers = Answers(SETTINGS, ENGINE, create_timeline(SETTINGS), "w")
     kept = answered([event for event in EVENTS if event.offset != 3])
     message = answers.refuse(EVENTS[3], EventError(ErrorCode.EVENT_FAILED, "it ended the worker"))
@@ -307,7 +307,7 @@ def test_a_late_event_is_refused_as_the_worker_did() -> None:
     assert audited(late, settings=settings) == Audited(VerificationSummary(verified=1, dead_letters=1), ())
 
 
-def test_policies_are_those_of_the_topic_at_the_time_of_the_record() -> None:
+def test_policies_come_from_the_topic_at_the_time_of_the_record() -> None:
     shipped = next(shipped for shipped in builtin_policies() if shipped.name == SETTINGS.default_policy)
     raw = shipped.model_dump(mode="json", exclude_unset=True) | {"version": "2", "budget_tokens": 4_000}
     policy = parse_policy(raw)

@@ -1,4 +1,4 @@
-"""Records held against what is composed: verified, different, or unverifiable by name."""
+"""Comparison of records with composed answers: verified, different, or unverifiable by name."""
 
 import json
 from typing import Any
@@ -42,7 +42,7 @@ def judged(decision: bytes, *, lacks_artifacts: bool = False) -> tuple[Judgement
     return judgement, answered.decision
 
 
-def test_a_decision_that_is_composed_alike_is_verified() -> None:
+def test_an_equal_composed_decision_is_verified() -> None:
     judgement, composed = judged(DECISION)
     assert judgement == Judgement(composed=composed)
 
@@ -67,7 +67,7 @@ def test_a_decision_that_cannot_be_compared_says_why(
     assert judged(altered(DECISION, *path, value=value))[0] == Judgement(found)
 
 
-def test_a_decision_of_another_row_says_nothing_of_the_engine() -> None:
+def test_a_decision_of_another_row_is_no_difference_of_the_engine() -> None:
     digests = json.loads(DECISION)["digests"] | OTHER_ROWS
     other = altered(DECISION, "digests", value=digests)
     assert judged(other)[0] == Judgement(FindingKind.SESSION_HISTORY)

@@ -33,7 +33,7 @@ def test_a_request_is_composed_under_the_policy_of_its_decision_if_it_may_have_b
         assert recomposed.policy.digest == used.digest
 
 
-def test_a_policy_of_another_name_than_the_request_asks_for_is_not_used() -> None:
+def test_a_policy_of_another_name_than_requested_is_not_used() -> None:
     other = lanes_policy(name="other")
     made = Recomposer(ENGINE, of_files([POLICY, other]), POLICY.name)
     recomposed = made.recompose(event("r"), UNKNOWN_MS, other.digest)

@@ -56,13 +56,13 @@ def several() -> Recording:
     )
 
 
-def test_what_was_composed_is_verified() -> None:
+def test_composed_decisions_are_verified() -> None:
     done = verified(several())
     assert done.findings == ()
     assert str(done.summary) == "6 decisions verified, 0 differences"
 
 
-def test_what_a_worker_wrote_is_verified_whatever_stands_in_its_run() -> None:
+def test_a_workers_decisions_are_verified_with_any_run_section() -> None:
     recording = several()
     done = verified(recording, decisions=[by_worker(each) for each in recording.decisions])
     assert (done.summary.verified, done.findings) == (6, ())
@@ -76,7 +76,7 @@ def test_a_run_that_is_broken_or_hides_another_field_is_no_record(rest: bytes) -
     assert set(done.found) <= {FindingKind.NOT_JSON, FindingKind.CUT_OFF, FindingKind.NO_DECISION}
 
 
-def test_turns_that_hold_a_prefix_are_verified_and_what_they_tell_of_it() -> None:
+def test_turns_with_a_held_prefix_are_verified_with_its_fields() -> None:
     prefix = {"weight": 1_000, "max_loss": 1_000, "core": 0, "ttl_s": 60}
     lanes = {"local": {"priority": 0, "min_tokens": 0, "max_tokens": 50}}
     holding = Catalogue([POLICY, lanes_policy(name="holding", lanes=lanes, prefix=prefix)])
@@ -95,7 +95,7 @@ def test_turns_that_hold_a_prefix_are_verified_and_what_they_tell_of_it() -> Non
     assert (finding.found, finding.place) == (FindingKind.DIFFERENCE, "$.prefix.held_items")
 
 
-def test_the_form_of_the_json_says_nothing() -> None:
+def test_the_formatting_of_the_json_is_ignored() -> None:
     recording = several()
     forms = [json.dumps(json.loads(each), sort_keys=True).encode() for each in recording.decisions]
     assert verified(recording, decisions=forms).summary.verified == 6
@@ -118,7 +118,7 @@ def test_the_form_of_the_json_says_nothing() -> None:
         (("candidates_total",), True, "$.candidates_total"),
     ],
 )
-def test_an_altered_field_is_told_by_its_place(path: tuple[Any, ...], value: Any, place: str) -> None:
+def test_an_altered_field_is_reported_by_its_place(path: tuple[Any, ...], value: Any, place: str) -> None:
     recording = recorded([asked("r1"), asked("r2")])
     first, second = recording.decisions
     done = verified(recording, decisions=[altered(first, *path, value=value), second])
@@ -128,7 +128,7 @@ def test_an_altered_field_is_told_by_its_place(path: tuple[Any, ...], value: Any
     assert str(done.summary) == "1 decision verified, 1 difference"
 
 
-def test_a_difference_says_what_was_recorded_and_what_is_composed() -> None:
+def test_a_difference_has_the_recorded_and_the_composed_value() -> None:
     recording = recorded([asked("r1")])
     [line] = recording.decisions
     [finding] = verified(recording, decisions=[altered(line, "tokens", "used", value=49)]).findings
@@ -137,7 +137,7 @@ def test_a_difference_says_what_was_recorded_and_what_is_composed() -> None:
     assert (finding.recorded, finding.composed) == (["x"], UNSET)
 
 
-def test_a_field_that_stands_twice_is_not_json() -> None:
+def test_a_duplicated_field_is_invalid_json() -> None:
     recording = recorded([asked("r1")])
     twice = b'{"status":"empty",' + recording.decisions[0][1:]
     assert verified(recording, decisions=[twice]).found == [FindingKind.NOT_JSON]
@@ -172,7 +172,7 @@ def test_a_decision_that_is_met_late_is_composed_under_the_policy_of_its_digest_
     assert verified(recording, catalogue=today, decisions=recording.decisions[::-1]).summary.verified == 2
 
 
-def test_a_decision_under_another_policy_than_was_asked_for_is_different() -> None:
+def test_a_decision_under_another_policy_than_requested_is_different() -> None:
     both = Catalogue([POLICY, lanes_policy(name="own")])
     recording = recorded([asked("r1", policy="own")], catalogue=both)
     events = recorded([asked("r1")]).events
@@ -198,7 +198,7 @@ def test_another_secret_is_named() -> None:
     assert verified(recording, engine=OTHER_KEY).found == [FindingKind.OTHER_SECRET]
 
 
-def test_marks_are_verified_with_their_secret_and_without_it_say_so() -> None:
+def test_marks_are_verified_only_with_their_secret() -> None:
     marked = Catalogue([lanes_policy(render={"template": "{mark}{content}{mark}"})])
     recording = recorded([asked("r1"), asked("r2")], catalogue=marked)
     assert verified(recording, catalogue=marked).summary.verified == 2
@@ -224,14 +224,14 @@ def test_a_key_id_that_was_altered_is_a_difference_where_ids_show_the_secret() -
 
 @pytest.mark.parametrize("value", [None, 1, [], {}, [[]], [1], [{"id": []}], [{"id": {}}], {"workspace": 1}])
 @pytest.mark.parametrize("field", ["candidates", "trigger", "status", "policy", "digests", "tenant"])
-def test_a_field_of_another_form_is_found_whatever_it_is(field: str, value: Any) -> None:
+def test_any_field_of_another_form_is_found(field: str, value: Any) -> None:
     recording = recorded([asked("r1", candidates=[BY_PATH], trigger={"event": "saved"})])
     done = verified(recording, decisions=[altered(recording.decisions[0], field, value=value)])
     assert done.summary.verified == 0
     assert not done.summary.is_right
 
 
-def test_a_session_whose_history_is_gone_is_unverifiable_until_it_starts_afresh() -> None:
+def test_a_session_without_history_is_unverifiable_until_it_restarts() -> None:
     recording = recorded([asked("r1"), asked("r2"), asked("r3"), asked("r4", at=LATER)])
     done = verified(recording, events=recording.events[1:])
     assert done.found == [FindingKind.SESSION_HISTORY, FindingKind.SESSION_HISTORY, FindingKind.NO_EVENT]
@@ -243,7 +243,7 @@ def test_an_artifact_that_is_missing_makes_the_session_unverifiable() -> None:
     assert verified(recording, events=recording.events[1:]).found == [FindingKind.SESSION_HISTORY]
 
 
-def test_an_event_without_its_decision_is_told_and_the_others_are_verified() -> None:
+def test_an_event_without_a_decision_is_reported_and_the_others_verified() -> None:
     recording = several()
     done = verified(recording, decisions=[*recording.decisions[:1], *recording.decisions[2:]])
     [finding] = done.findings
@@ -252,7 +252,7 @@ def test_an_event_without_its_decision_is_told_and_the_others_are_verified() -> 
     assert done.summary.verified == 5
 
 
-def test_a_decision_without_its_event_is_told() -> None:
+def test_a_decision_without_its_event_is_reported() -> None:
     recording = several()
     foreign = recorded([asked("r9", "v")]).decisions
     done = verified(recording, decisions=[*foreign, *recording.decisions])
@@ -260,7 +260,7 @@ def test_a_decision_without_its_event_is_told() -> None:
     assert done.summary.verified == 6
 
 
-def test_the_decision_of_an_event_that_is_refused_says_so() -> None:
+def test_a_decision_of_a_refused_event_is_a_finding() -> None:
     recording = recorded([asked("r1"), asked("r2")])
     wrong = json.dumps(asked("r1") | {"layers": {"x": "y"}}).encode()
     done = verified(recording, events=[wrong, recording.events[1]])
@@ -275,7 +275,7 @@ def test_a_request_that_conflicts_takes_no_decision_of_another() -> None:
     assert verified(recording).summary.verified == 2
 
 
-def test_a_decision_that_was_sent_again_alike_is_counted_wherever_it_stands() -> None:
+def test_an_identical_repeated_decision_is_counted_at_any_position() -> None:
     recording = several()
     first, second, *rest = recording.decisions
     again = [by_worker(each, "successor") for each in (first, second)]
@@ -289,7 +289,7 @@ def test_a_decision_that_was_sent_again_alike_is_counted_wherever_it_stands() ->
         assert done.summary.repeated == len(decisions) - 6
 
 
-def test_a_decision_that_was_sent_again_otherwise_is_told() -> None:
+def test_a_different_repeated_decision_is_reported() -> None:
     recording = several()
     wrong = altered(recording.decisions[0], "status", value="empty")
     done = verified(recording, decisions=[*recording.decisions, wrong])
@@ -299,7 +299,7 @@ def test_a_decision_that_was_sent_again_otherwise_is_told() -> None:
     assert (done.summary.verified, done.summary.repeated) == (5, 1)
 
 
-def test_broken_lines_are_told_by_their_numbers() -> None:
+def test_broken_lines_are_reported_by_their_numbers() -> None:
     recording = several()
     line = recording.decisions[0]
     unlike, unreadable = line.replace(b"policy", b"polici"), line.replace(b'"r1"', b'"\xff"')
@@ -316,7 +316,7 @@ def test_broken_lines_are_told_by_their_numbers() -> None:
     assert done.summary.verified == 6
 
 
-def test_a_broken_line_behind_what_names_it_is_told_with_its_event() -> None:
+def test_a_line_broken_after_its_id_is_reported_with_its_event() -> None:
     recording = recorded([asked("r1")])
     [line] = recording.decisions
     for broken in (line.replace(b'"lane', b'"\xffane'), line.replace(b'"used":', b'"used":NaN,"":', 1)):
@@ -326,7 +326,7 @@ def test_a_broken_line_behind_what_names_it_is_told_with_its_event() -> None:
         }
 
 
-def test_decisions_may_stand_in_any_order_of_sessions() -> None:
+def test_decisions_may_come_in_any_order_of_sessions() -> None:
     recording = several()
     by_session = sorted(recording.decisions, key=lambda each: json.loads(each)["session_id"], reverse=True)
     assert by_session != list(recording.decisions)
@@ -389,7 +389,7 @@ def test_dead_letters_are_compared_where_they_are_given() -> None:
     ]
 
 
-def test_a_dead_letter_is_missed_and_one_too_many_is_told() -> None:
+def test_a_missing_and_a_surplus_dead_letter_are_reported() -> None:
     recording = recorded([b"no event", asked("r1"), b"nor this"])
     done = verified(recording, letters=True, dead_letters=recording.dead_letters[1:])
     assert [(each.found, each.event_line) for each in done.findings] == [(FindingKind.NO_DEAD_LETTER, 1)]
@@ -398,7 +398,7 @@ def test_a_dead_letter_is_missed_and_one_too_many_is_told() -> None:
     assert FindingKind.NO_EVENT in done.found or FindingKind.ALTERED_REPEAT in done.found
 
 
-def test_where_a_worker_met_what_it_refused_is_not_compared() -> None:
+def test_the_source_of_a_dead_letter_is_not_compared() -> None:
     recording = recorded([b"no event"])
     place = {"topic": "requests", "partition": 1, "offset": 9, "timestamp_ms": 5}
     [letter] = recording.dead_letters
@@ -417,7 +417,7 @@ def test_where_a_worker_met_what_it_refused_is_not_compared() -> None:
         (("value_bytes",), 9),
     ],
 )
-def test_of_a_dead_letter_of_a_file_every_field_is_compared(path: tuple[str, ...], value: object) -> None:
+def test_every_field_of_a_files_dead_letter_is_compared(path: tuple[str, ...], value: object) -> None:
     recording = recorded([b"no event"])
     [letter] = recording.dead_letters
     of_file = altered(letter, *path, value=value)
@@ -425,7 +425,7 @@ def test_of_a_dead_letter_of_a_file_every_field_is_compared(path: tuple[str, ...
     assert (finding.found, finding.place) == (FindingKind.DIFFERENCE, ".".join(["$", *path]))
 
 
-def test_nothing_is_verified_of_nothing() -> None:
+def test_an_empty_recording_has_an_empty_summary() -> None:
     done = verified(recorded([]))
     assert str(done.summary) == "0 decisions verified, 0 differences"
     assert done.summary.is_right

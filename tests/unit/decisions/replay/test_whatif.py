@@ -1,4 +1,4 @@
-"""What a change would have made of recorded decisions: told for each, and added up."""
+"""The effect of a change on recorded decisions: for each decision and in total."""
 
 import json
 from collections.abc import Iterable
@@ -48,7 +48,7 @@ WIDE = {"local": {"priority": 0, "min_tokens": 0, "max_tokens": 10_000}}
 
 
 class Replayed:
-    """What a run told, and its sum."""
+    """The differences of a run, and its summary."""
 
     def __init__(self, replay: Replay, recording: Recording, price: Decimal | None = None) -> None:
         told = tuple(replay.run(as_lines(recording.events)))
@@ -93,7 +93,7 @@ def three(**changes: Any) -> dict[str, Any]:
     return asked("r1", candidates=those, **changes)
 
 
-def test_a_smaller_budget_loses_what_no_longer_fits_and_says_why() -> None:
+def test_a_smaller_budget_loses_candidates_with_a_reason() -> None:
     done = replayed(recorded([three()]), Change(budget_tokens=45))
     [one] = done.differences
     assert done.lost == [{"c": "budget_exceeded"}]
@@ -103,7 +103,7 @@ def test_a_smaller_budget_loses_what_no_longer_fits_and_says_why() -> None:
     assert done.sum.lost == done.sum.changed == done.sum.replayed == 1
 
 
-def test_a_larger_budget_gains_what_was_left_out_and_says_why_it_was() -> None:
+def test_a_larger_budget_gains_omitted_candidates_with_their_old_reason() -> None:
     done = replayed(recorded([three(budget_tokens=45)]), Change(budget_tokens=8_000))
     [one] = done.differences
     assert [(each.id, each.reason) for each in one.gained] == [("c", "budget_exceeded")]
@@ -114,9 +114,7 @@ def test_a_larger_budget_gains_what_was_left_out_and_says_why_it_was() -> None:
     sizes=st.lists(st.integers(1, 60), min_size=1, max_size=8),
     budgets=st.tuples(st.integers(1, 400), st.integers(0, 400)),
 )
-def test_more_tokens_never_lose_what_is_of_one_size_and_cannot_shrink_in_lanes_that_do_not_bind(
-    sizes: list[int], budgets: tuple[int, int]
-) -> None:
+def test_more_tokens_never_lose_candidates_of_equal_size(sizes: list[int], budgets: tuple[int, int]) -> None:
     """Of several sizes a larger one may take the room of two smaller ones: no law holds for those."""
     catalogue = Catalogue([lanes_policy(lanes=WIDE)])
     those = [candidate(f"c{number}", sizes[0], shrink="never") for number in range(len(sizes))]
@@ -128,7 +126,7 @@ def test_more_tokens_never_lose_what_is_of_one_size_and_cannot_shrink_in_lanes_t
     assert one.after.used >= one.before.used
 
 
-def test_a_budget_counts_whatever_a_policy_allows_and_a_request_asked_for() -> None:
+def test_a_replayed_budget_overrides_policy_and_request() -> None:
     catalogue = Catalogue([policy_of(POLICY, budget_tokens_max=45)])
     recording = recorded([three(budget_tokens=8_000)], catalogue=catalogue)
     done = replayed(recording, Change(budget_tokens=500), catalogue=catalogue)
@@ -143,7 +141,7 @@ def test_a_budget_of_0_disables() -> None:
 
 
 @pytest.mark.parametrize("name", ["rules", "rule_doc"])
-def test_what_is_excluded_goes_by_its_lane_or_kind_pinned_or_published_or_not_and_nothing_else(
+def test_exclusion_by_lane_or_kind_covers_pinned_and_pool_candidates(
     name: str,
 ) -> None:
     rule = {"lane": "rules", "kind": "rule_doc"}
@@ -164,7 +162,7 @@ def test_what_is_excluded_goes_by_its_lane_or_kind_pinned_or_published_or_not_an
     assert {kind: flow.tokens_lost for kind, flow in done.sum.kinds.items()} == {"rule_doc": 15}
 
 
-def test_what_is_excluded_makes_room_for_what_was_left_out() -> None:
+def test_an_exclusion_makes_room_for_omitted_candidates() -> None:
     those = [
         candidate("first", 40, shrink="never", relevance=1.0),
         candidate("next", 30, shrink="never", kind="symbol_context", relevance=0.1),
@@ -174,7 +172,7 @@ def test_what_is_excluded_makes_room_for_what_was_left_out() -> None:
     assert (done.gained, done.lost) == ([["next"]], [{"first": "excluded_by_policy"}])
 
 
-def test_without_what_is_nowhere_nothing_changes() -> None:
+def test_excluding_an_unknown_name_changes_nothing() -> None:
     assert replayed(recorded([three()]), Change(without=("nowhere",))).sum.changed == 0
 
 
@@ -186,7 +184,7 @@ def test_another_counter_chooses_by_its_own_counts() -> None:
     assert one.before.used > one.after.used
 
 
-def test_a_policy_stands_in_the_place_of_all_versions_of_its_name() -> None:
+def test_a_policy_replaces_all_versions_of_its_name() -> None:
     other = policy_of(POLICY, version="9", budget_tokens=45, lanes=WIDE)
     catalogue = Catalogue([POLICY, policy_of(POLICY, name="beside")])
     recording = recorded([three(), three(session="t", policy="beside")], catalogue=catalogue)
@@ -194,7 +192,7 @@ def test_a_policy_stands_in_the_place_of_all_versions_of_its_name() -> None:
     assert replayed(recording, Change(other), catalogue=catalogue).lost[1] == {}
 
 
-def test_a_policy_of_a_new_name_stands_in_the_place_of_all_of_its_strategy() -> None:
+def test_a_policy_of_a_new_name_replaces_all_policies_of_its_strategy() -> None:
     tight = policy_of(POLICY, name="new", budget_tokens=45, lanes=WIDE)
     layers = parse_policy({"name": "layered", "version": "1", "strategy": "layers"})
     catalogue = Catalogue([POLICY, policy_of(POLICY, name="beside"), layers])
@@ -205,7 +203,7 @@ def test_a_policy_of_a_new_name_stands_in_the_place_of_all_of_its_strategy() -> 
     assert [len(each) for each in done.lost] == [1, 1, 0]
 
 
-def test_a_policy_that_does_not_fit_a_request_is_told_with_that_decision() -> None:
+def test_a_request_that_the_policy_refuses_is_listed_as_a_misfit() -> None:
     narrow = policy_of(POLICY, lanes={"rules": {"priority": 0, "min_tokens": 0, "max_tokens": 100}})
     rules = asked("r2", "t", candidates=[candidate("rule", lane="rules", kind="rule_doc")])
     recording = recorded([asked("r1"), rules])
@@ -216,7 +214,7 @@ def test_a_policy_that_does_not_fit_a_request_is_told_with_that_decision() -> No
     assert not done.sum.is_whole
 
 
-def test_what_is_not_verified_is_in_no_sum_but_under_its_reason() -> None:
+def test_unverified_decisions_are_counted_only_by_reason() -> None:
     recording = recorded([asked("r1"), asked("r2"), asked("r3")])
     first, second, _ = recording.decisions
     done = replayed(
@@ -228,7 +226,7 @@ def test_what_is_not_verified_is_in_no_sum_but_under_its_reason() -> None:
 
 
 @pytest.mark.parametrize("evolve", [False, True])
-def test_a_request_that_was_sent_again_is_a_duplicate_under_every_change(evolve: bool) -> None:  # noqa: FBT001 - parametrized
+def test_a_repeated_request_is_a_duplicate_under_every_change(evolve: bool) -> None:  # noqa: FBT001 - parametrized
     done = replayed(
         recorded([asked("r1"), asked("r1")]),
         Change(budget_tokens=30, without=("nowhere",)),
@@ -238,7 +236,7 @@ def test_a_request_that_was_sent_again_is_a_duplicate_under_every_change(evolve:
     assert (done.sum.changed, done.sum.misfits) == (1, {})
 
 
-def test_sessions_that_evolve_back_off_from_what_the_change_injected() -> None:
+def test_evolving_sessions_back_off_from_newly_selected_candidates() -> None:
     """Two of three fit; the third comes when these are backed off, unless it was there at first."""
     recording = recorded([three(budget_tokens=45), three(budget_tokens=45) | {"request_id": "r2"}])
     by_row = replayed(recording, Change(budget_tokens=8_000))
@@ -261,9 +259,7 @@ def test_sessions_that_evolve_run_out_under_their_new_limit() -> None:
     assert done.differences[1].after.status == "composed"
 
 
-def test_a_published_artifact_is_there_where_sessions_evolve_and_its_session_expires_as_the_change_says() -> (
-    None
-):
+def test_evolving_sessions_keep_artifacts_and_expire_by_the_change() -> None:
     later = "2026-03-01T12:01:30Z"
     recording = recorded([published(candidate("p", 5)), asked("r1", at=later)])
     assert replayed(recording, Change(budget_tokens=8_000), evolve=True).sum.changed == 0
@@ -272,7 +268,7 @@ def test_a_published_artifact_is_there_where_sessions_evolve_and_its_session_exp
     assert replayed(recording, Change(longer)).sum.replayed == 1
 
 
-def test_what_is_smaller_is_shrunk_and_what_is_larger_is_grown() -> None:
+def test_smaller_candidates_are_shrunk_and_larger_ones_are_grown() -> None:
     long = candidate("a", content="\n".join(f"line {number} of a text" for number in range(400)))
     pinned = asked("r1", candidates=[long], constraints={"pinned": [{"match": {"type": "id", "value": "a"}}]})
     [one] = replayed(recorded([pinned]), Change(budget_tokens=400)).differences
@@ -309,7 +305,7 @@ def test_money_is_tokens_by_price_exactly() -> None:
     assert replayed(recorded([asked("r1")]), Change(budget_tokens=30)).sum.cost_before is UNSET
 
 
-def test_a_difference_and_the_sum_are_told_in_words() -> None:
+def test_a_difference_and_the_summary_are_written_in_words() -> None:
     recording = recorded([three(budget_tokens=45), asked("r2", "t")])
     done = replayed(recording, Change(budget_tokens=8_000), price=Decimal(2))
     assert [str(each) for each in done.differences] == ["1 gained", "unchanged"]
@@ -323,7 +319,7 @@ def test_a_difference_and_the_sum_are_told_in_words() -> None:
     assert str(done.sum).splitlines()[2] == "2 answered otherwise (composed > disabled 2)"
 
 
-def test_nothing_replayed_is_told_as_nothing() -> None:
+def test_an_empty_replay_has_an_empty_summary() -> None:
     done = replayed(recorded([]), Change(budget_tokens=1), price=Decimal(0))
     assert str(done.sum).splitlines()[1:] == [
         "tokens: 0 > 0, the same",
@@ -332,7 +328,7 @@ def test_nothing_replayed_is_told_as_nothing() -> None:
     assert done.sum.is_whole
 
 
-def test_the_sum_is_that_of_all_differences() -> None:
+def test_the_summary_adds_up_all_differences() -> None:
     events = [three(), published(candidate("p", 5), "t"), three(session="t"), three(session="u")]
     done = replayed(recorded(events), Change(budget_tokens=45))
     those = done.differences
@@ -410,7 +406,7 @@ def test_every_policy_takes_every_counter_and_any_budget(counter: CounterName) -
 
 @pytest.mark.parametrize("evolve", [False, True], ids=["from rows", "evolving"])
 @pytest.mark.parametrize("name", SESSIONS)
-def test_every_decision_of_every_golden_session_is_told_once_under_a_change_of_all(
+def test_every_golden_decision_is_reported_once_under_combined_changes(
     name: str,
     evolve: bool,  # noqa: FBT001 - parametrized
 ) -> None:
@@ -429,7 +425,7 @@ def test_every_decision_of_every_golden_session_is_told_once_under_a_change_of_a
     without=st.sampled_from(["rule_doc", "recent_edit", "nowhere"]),
     budget=st.integers(20, 200),
 )
-def test_what_is_excluded_goes_and_nothing_else_where_all_are_of_one_size(
+def test_among_equal_sizes_only_excluded_candidates_are_lost(
     kinds: list[str], without: str, budget: int
 ) -> None:
     """Of several sizes a larger one may take the room that was made, and push a smaller one out."""
@@ -444,7 +440,7 @@ def test_what_is_excluded_goes_and_nothing_else_where_all_are_of_one_size(
     assert one.after.used <= one.before.used
 
 
-def test_a_stable_window_shows_what_a_cache_would_save_where_sessions_go_on() -> None:
+def test_a_stable_window_shows_cache_savings_of_evolving_sessions() -> None:
     said = [{"role": ("user", "assistant")[n % 2], "content": f"message {n:<3}"} for n in range(80)]
     turns = [{"messages": said[:number], "new_message": "next"} for number in range(40, 80, 2)]
     policy = parse_policy(
@@ -485,7 +481,7 @@ def test_without_its_query_a_request_selects_by_the_candidates_own_relevance() -
     assert done.lost == [{"a": "budget_exceeded"}]
 
 
-def test_without_its_query_a_candidate_that_stood_in_part_stands_whole_or_not_at_all() -> None:
+def test_without_its_query_an_excerpt_is_sent_whole_or_omitted() -> None:
     steps = "\n\n".join(f"def step_{n}():\n    return refund_{n}()" for n in range(40))
     steps_only = candidate("a", content=steps, relevance=None)
     request = asked("r1", candidates=[steps_only], query="refund_7", budget_tokens=60)

@@ -41,7 +41,7 @@ WIDE = {"local": {"priority": 0, "min_tokens": 0, "max_tokens": 1_000}}
 def asked_why(
     event: ContextRequest, policy: Policy, name: str, session: Session = EMPTY, **more: Any
 ) -> dict[Lever, AdmittingChange]:
-    """Return each change that is found for a candidate, after what is composed now."""
+    """Return each change found for a candidate, based on the current composition."""
     return {change.lever: change for change in found(event, policy, name, session, **more).changes}
 
 
@@ -74,13 +74,13 @@ def test_no_total_helps_against_a_lane_s_ceiling() -> None:
     assert total.reason is Reason.LANE_MAX_REACHED
 
 
-def test_where_a_ceiling_and_the_total_both_stand_in_the_way_each_names_the_other() -> None:
+def test_if_ceiling_and_total_both_bind_each_names_the_other() -> None:
     changes = asked_why(request(TIGHT), lanes_policy(lanes=LANES, budget_tokens=100), "c")
     assert changes[Lever.TOTAL].reason is Reason.LANE_MAX_REACHED
     assert changes[Lever.CEILING].reason is Reason.BUDGET_EXCEEDED
 
 
-def test_the_smallest_total_makes_room_for_it_and_one_less_does_not() -> None:
+def test_the_smallest_total_admits_it_and_one_token_less_does_not() -> None:
     policy = lanes_policy(budget_tokens=100, lanes=WIDE)
     total = asked_why(request(TIGHT), policy, "c")[Lever.TOTAL]
     assert (total.key, total.now, total.ended) == ("budget_tokens", 100, Searched.ADMITTED)
@@ -89,13 +89,13 @@ def test_the_smallest_total_makes_room_for_it_and_one_less_does_not() -> None:
     assert "c" not in selected(answer(request(TIGHT, budget_tokens=total.needed - 1), policy))
 
 
-def test_a_total_is_not_looked_for_above_what_the_policy_allows() -> None:
+def test_a_total_is_searched_only_up_to_the_policys_maximum() -> None:
     policy = lanes_policy(budget_tokens=100, budget_tokens_max=110, lanes=WIDE)
     total = asked_why(request(TIGHT), policy, "c")[Lever.TOTAL]
     assert (total.most, total.ended, total.needed) == (110, Searched.REFUSED, UNSET)
 
 
-def test_the_smallest_relevance_puts_it_before_whom_it_displaces() -> None:
+def test_the_smallest_relevance_ranks_it_before_the_displaced_candidate() -> None:
     policy = lanes_policy(lanes=LANES)
     score = asked_why(request(TIGHT), policy, "c")[Lever.SCORE]
     assert (score.key, score.now, score.ended) == ("relevance", 300, Searched.ADMITTED)
@@ -106,7 +106,7 @@ def test_the_smallest_relevance_puts_it_before_whom_it_displaces() -> None:
     assert score.displaced == ("a",)
 
 
-def test_a_pin_admits_it_and_tells_whom_it_displaces() -> None:
+def test_a_pin_admits_it_and_names_the_displaced_candidates() -> None:
     policy = lanes_policy(lanes=LANES)
     pin = asked_why(request(TIGHT), policy, "c")[Lever.PIN]
     assert (pin.key, pin.ended, pin.needed) == ("constraints.pinned", Searched.ADMITTED, 1)
@@ -116,7 +116,7 @@ def test_a_pin_admits_it_and_tells_whom_it_displaces() -> None:
     assert pin.displaced == ("a",)
 
 
-def test_a_pin_stands_beside_those_of_the_request() -> None:
+def test_a_pin_is_added_to_the_pins_of_the_request() -> None:
     constraints = {"pinned": [{"match": {"type": "id", "value": "a"}}]}
     event = request(TIGHT, constraints=constraints)
     pin = asked_why(event, lanes_policy(lanes=LANES), "c")[Lever.PIN]
@@ -124,7 +124,7 @@ def test_a_pin_stands_beside_those_of_the_request() -> None:
 
 
 @pytest.mark.parametrize("counter", ["chars4", "o200k_base"])
-def test_what_is_found_is_true_of_every_omitted_candidate(counter: str) -> None:
+def test_found_changes_admit_every_omitted_candidate(counter: str) -> None:
     many = [
         candidate(f"c{i}", 10 + 7 * (i * i % 11), relevance=(i * 7 % 10) / 10, content=f"word {i} " * (9 + i))
         for i in range(12)
@@ -164,13 +164,13 @@ def test_under_a_changed_policy_the_session_s_text_before_is_held_still() -> Non
     assert (changes[Lever.PIN].needed, changes[Lever.PIN].displaced) == (1, ("b",))
 
 
-def test_the_limit_of_recompositions_is_kept_and_told() -> None:
+def test_the_limit_of_recompositions_is_kept_and_reported() -> None:
     told = found(request(TIGHT), lanes_policy(lanes=LANES), "c", recompositions_max=3)
     assert told.recompositions == 3
     assert {change.ended for change in told.changes} == {Searched.STOPPED}
 
 
-def test_a_search_that_is_stopped_tells_what_admits_so_far() -> None:
+def test_a_stopped_search_reports_the_best_change_found() -> None:
     policy = lanes_policy(budget_tokens=100, lanes=WIDE)
     whole = asked_why(request(TIGHT), policy, "c")[Lever.TOTAL]
     limits = range(1, 40)
@@ -183,13 +183,13 @@ def test_a_search_that_is_stopped_tells_what_admits_so_far() -> None:
     assert all(search.ended is Searched.STOPPED for search in stopped if search != whole)
 
 
-def test_a_pooled_artifact_is_asked_about_as_it_lies_there() -> None:
+def test_a_pool_artifact_is_explained_unchanged() -> None:
     session = publish(artifact(TIGHT[2]), EMPTY, ENGINE, 60)
     changes = asked_why(request(TIGHT[:2]), lanes_policy(lanes=LANES), "c", session)
     assert changes == asked_why(request(TIGHT), lanes_policy(lanes=LANES), "c")
 
 
-def test_what_was_backed_off_may_only_be_pinned() -> None:
+def test_a_backed_off_candidate_may_only_be_pinned() -> None:
     policy = lanes_policy(session={"backoff_prompts": 2})
     session = answer(request(TIGHT), policy).session
     changes = asked_why(request(TIGHT), policy, "c", session)
@@ -214,7 +214,7 @@ def in_category(name: str, tokens: int, category: str, priority: float) -> dict[
 PAID = [in_category("a", 50, "alpha", 5), in_category("b", 55, "alpha", 3), in_category("c", 30, "beta", 1)]
 
 
-def test_a_category_s_budget_grows_as_far_as_the_others_leave_room() -> None:
+def test_a_categorys_budget_grows_up_to_the_room_of_the_others() -> None:
     changes = asked_why(request(PAID), categories(), "b")
     ceiling = changes[Lever.CEILING]
     assert (ceiling.key, ceiling.now, ceiling.most) == ("categories.alpha.budget_tokens", 60, 80)
@@ -223,7 +223,7 @@ def test_a_category_s_budget_grows_as_far_as_the_others_leave_room() -> None:
     assert (roomy[Lever.CEILING].needed, roomy[Lever.CEILING].ended) == (105, Searched.ADMITTED)
 
 
-def test_in_categories_the_total_is_what_scales_the_budgets() -> None:
+def test_in_categories_the_total_scales_the_budgets() -> None:
     total = asked_why(request(PAID), categories(), "b")[Lever.TOTAL]
     assert total.needed == 210  # 60 · 210 // 120 = 105
 
@@ -251,7 +251,7 @@ def test_below_the_lowest_tier_only_activation_helps() -> None:
     assert score.fidelity is Fidelity.NAME
 
 
-def test_in_tiers_a_total_or_more_activation_admits_what_was_demoted_out() -> None:
+def test_in_tiers_a_total_or_more_activation_admits_an_omitted_behavior() -> None:
     event = request([behavior("a", 0.9), behavior("b", 0.8)], budget_tokens=14)
     changes = asked_why(event, parse_policy(TIERS), "b")
     assert set(changes) == {Lever.TOTAL, Lever.SCORE}
@@ -298,7 +298,7 @@ def several() -> Recording:
     )
 
 
-def test_the_row_is_that_which_the_request_met_and_the_policy_that_of_the_digest() -> None:
+def test_row_and_policy_are_those_used_for_the_request() -> None:
     recording = several()
     origin = session_of(recording, "r2")
     assert isinstance(origin, Origin)
@@ -309,14 +309,14 @@ def test_the_row_is_that_which_the_request_met_and_the_policy_that_of_the_digest
     assert made.decision_id == identity_of(recording, "r2")
 
 
-def test_what_comes_after_the_request_is_of_no_concern() -> None:
+def test_records_after_the_request_are_ignored() -> None:
     recording = several()
     assert isinstance(session_of(recording, "r1", events=recording.events[:1]), Origin)
     broken = [*recording.decisions[:-1], altered(recording.decisions[-1], "status", value="empty")]
     assert isinstance(session_of(recording, "r2", decisions=broken), Origin)
 
 
-def test_a_request_that_is_not_at_hand_is_told() -> None:
+def test_a_missing_request_is_reported() -> None:
     recording = several()
     finding = session_of(recording, "r2", events=recording.events[:4])
     assert isinstance(finding, Finding)
@@ -347,7 +347,7 @@ def test_the_beginning_of_an_id_is_enough_where_no_other_begins_so() -> None:
         find_decision(as_lines(recording.decisions), "x")
 
 
-def test_a_decision_that_was_recorded_twice_is_one() -> None:
+def test_a_decision_recorded_twice_counts_once() -> None:
     recording = recorded([asked("r1")])
     [line] = recording.decisions
     assert isinstance(find_decision(as_lines([line, line]), ""), ContextDecision)
@@ -361,14 +361,14 @@ def test_lines_that_are_no_decisions_are_passed_over_and_counted() -> None:
         find_decision(as_lines([b"no json", b"{}", line]), "x")
 
 
-def test_a_decision_of_another_form_is_told_by_its_version() -> None:
+def test_a_decision_of_another_form_is_reported_with_its_version() -> None:
     [line] = recorded([asked("r1")]).decisions
     other = altered(altered(line, "status", value="novel"), "engine_version", value="\x1b9")
     with pytest.raises(UnreadableDecisionError, match=r"line 1 .* engine version \\x1b9"):
         find_decision(as_lines([other]), "")
 
 
-def test_a_decision_of_another_form_in_a_topic_is_told_by_its_place() -> None:
+def test_a_decision_of_another_form_in_a_topic_is_reported_with_its_place() -> None:
     [line] = recorded([asked("r1")]).decisions
     other = Record("made", 3, 17, -1, None, altered(line, "status", value="novel"))
     with pytest.raises(UnreadableDecisionError, match="made/3/17 is of another form"):

@@ -1,4 +1,4 @@
-"""Fitting of chats: what stands, what goes, and in which shape."""
+"""Fitting of chats: sent messages, dropped messages, and their shape."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -61,7 +61,7 @@ def test_a_chat_that_fits_is_sent_as_it_is() -> None:
     assert (fitted.system, fitted.artifacts_decision) == (None, None)
 
 
-def test_the_newest_messages_stand_with_the_system_message() -> None:
+def test_the_newest_messages_are_sent_with_the_system_message() -> None:
     messages = chat(30)
     fitted = fit(messages, 300)
     assert fitted.messages[0] == messages[0]
@@ -70,7 +70,7 @@ def test_the_newest_messages_stand_with_the_system_message() -> None:
     assert fitted.used_tokens == sum(map(cost, fitted.messages)) <= 300
 
 
-def test_messages_of_the_system_and_the_developer_stand_in_their_places() -> None:
+def test_system_and_developer_messages_keep_their_places() -> None:
     note = {"role": "developer", "content": "Answer in German from here on."}
     messages = chat(30)
     messages.insert(21, note)
@@ -82,7 +82,7 @@ def test_messages_of_the_system_and_the_developer_stand_in_their_places() -> Non
     assert sent.index(note) == len(sent) - 4
 
 
-def test_the_users_question_stands_through_a_long_loop_of_tools() -> None:
+def test_the_users_question_survives_a_long_loop_of_tools() -> None:
     rounds = [message for number in range(20) for message in tool_round(f"c{number}", "line " * 20)]
     messages = [*chat(2), *rounds]
     sent = fit(messages, 300).messages
@@ -92,7 +92,7 @@ def test_the_users_question_stands_through_a_long_loop_of_tools() -> None:
     assert unpaired(sent) == []
 
 
-def test_pinned_messages_stand() -> None:
+def test_pinned_messages_are_sent() -> None:
     messages = chat(30)
     sent = fit(messages, 300, options=FitOptions(pinned=[1])).messages
     assert sent[:2] == messages[:2]
@@ -110,7 +110,7 @@ def test_old_tool_results_are_cleared_before_messages_are_cut() -> None:
     assert messages[4]["content"].startswith("line ")
 
 
-def test_a_call_without_a_result_goes() -> None:
+def test_a_call_without_a_result_is_dropped() -> None:
     messages = [*chat(1), *tool_round("c1", "x")[:1], {"role": "user", "content": "Stop."}]
     fitted = fit(messages, 1000)
     assert fitted.messages == [*messages[:-2], messages[-1]]
@@ -140,7 +140,7 @@ def test_a_system_message_between_half_a_call_is_refused() -> None:
     assert (error.code, error.pointer) == ("invalid_value", "$.messages[1]")
 
 
-def test_what_is_always_sent_and_does_not_fit_is_told_with_its_decision() -> None:
+def test_mandatory_messages_over_the_limit_are_refused_with_the_decision() -> None:
     error = refused([{"role": "user", "content": "word " * 500}], 100)
     assert (error.code, error.pointer) == ("infeasible", "$.limit_tokens")
     assert error.decision is not None
@@ -262,7 +262,7 @@ def test_a_request_that_was_answered_is_a_duplicate() -> None:
     assert error.decision is not None
 
 
-def test_rows_can_be_kept_elsewhere() -> None:
+def test_rows_can_be_stored_by_the_caller() -> None:
     rows: dict[str, bytes] = {}
     for number in range(2):
         options = FitOptions(request_id=f"r{number}", requested_at=WHEN)
@@ -311,7 +311,7 @@ def test_sources_are_the_indices_of_the_callers_messages() -> None:
     assert fitted.sources[-2:] == (None, len(messages) - 1)
 
 
-def test_a_cut_chat_begins_with_the_user_if_that_is_asked_for() -> None:
+def test_a_cut_chat_begins_with_the_user_on_request() -> None:
     sent = []
     for limit_tokens in range(150, 350, 5):
         fitted = fit(chat(30), limit_tokens, options=FitOptions(begins_with_user=True))
@@ -354,7 +354,7 @@ class TestAnthropic:
             begins.add(fitted.messages[0]["content"][:9])
         assert begins == {"[earlier ", "question "}
 
-    def test_a_cut_keeps_what_is_left_of_a_message(self) -> None:
+    def test_a_cut_keeps_the_remaining_blocks_of_a_message(self) -> None:
         [call, result] = tool_round_of_anthropic("c1", "line " * 400)
         result["content"].append({"type": "text", "text": "And then?"})
         messages = [*chat(1)[1:], call, result, {"role": "assistant", "content": "Then b.py."}, *chat(0)[1:]]

@@ -1,4 +1,4 @@
-"""The held beginning of an agent with tools, as the decision records it, beside the bytes that are sent."""
+"""The held prefix of an agent with tools: the recorded share against the repeated bytes."""
 
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -44,7 +44,7 @@ def run(calls: list[list[Message]], limit_tokens: int) -> list[Fitted]:
 
 
 @pytest.mark.parametrize("limit_tokens", [2_000, 4_000, 8_000, 16_000])
-def test_the_recorded_share_is_that_of_the_bytes_that_are_sent_again(limit_tokens: int) -> None:
+def test_the_recorded_share_matches_the_repeated_bytes(limit_tokens: int) -> None:
     fitted = run(steps(25, limit_tokens), limit_tokens)
     shares, before = [], list[Message]()
     for now in fitted:

@@ -35,7 +35,7 @@ OTHER = {"id": "c2", "type": "function", "function": {"name": "list", "arguments
 
 
 def drained(value: Any) -> Any:
-    """Return what was validated as plain values: pydantic checks an iterable only as it is read."""
+    """Return a validated value as plain values: pydantic checks an iterable only as it is read."""
     if isinstance(value, dict):
         return {key: drained(each) for key, each in value.items()}
     return (
@@ -122,7 +122,7 @@ def test_an_empty_context_is_no_message() -> None:
 
 
 @pytest.mark.parametrize("body_of", BODIES.values())
-def test_what_was_not_composed_has_no_body(body_of: Any) -> None:
+def test_an_uncomposed_answer_has_no_body(body_of: Any) -> None:
     with pytest.raises(FormatError, match=r"^nothing was composed \(disabled\), .* \(at \$\.status\)$"):
         body_of(
             text("a", budget_tokens=0, lanes={"local": {"priority": 1, "min_tokens": 0, "max_tokens": 9}})
@@ -147,12 +147,12 @@ def test_a_part_ends_where_a_breakpoint_is() -> None:
     assert cut("one", [3]) == [Part("one", is_breakpoint=True)]
 
 
-def test_a_blank_part_stands_with_its_neighbour() -> None:
+def test_a_blank_part_is_joined_to_its_neighbour() -> None:
     assert [part.text for part in cut("a\n\n\n\nb", [1, 5])] == ["a", "\n\n\n\nb"]
     assert [part.text for part in cut("a\n\n  ", [1])] == ["a\n\n  "]
 
 
-def test_a_conversation_goes_to_openai_as_it_came() -> None:
+def test_a_conversation_is_unchanged_for_openai() -> None:
     messages = [{"role": "user", "content": "Hi", "name": "Grace"}, called(CALL), result("c1")]
     made = conversation(*messages, system_prompt="Be kind.")
     assert for_openai(made)["messages"] == [
@@ -195,7 +195,7 @@ def test_calls_and_results_are_blocks_for_anthropic_and_results_one_message() ->
     ]
 
 
-def test_what_the_system_says_first_is_anthropics_system_and_later_a_message() -> None:
+def test_leading_system_messages_become_the_anthropic_system_field() -> None:
     body = for_anthropic(
         conversation(
             {"role": "developer", "content": "Use UTC."},
@@ -243,7 +243,7 @@ def test_the_command_knows_every_format() -> None:
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_the_command_writes_one_body_an_answer(name: str) -> None:
+def test_the_command_writes_one_body_for_each_answer(name: str) -> None:
     events = line("r1", candidates=[candidate("a")]) + line(
         "r2", candidates=[candidate("a")], budget_tokens=0
     )
@@ -259,7 +259,7 @@ def test_the_command_writes_one_body_an_answer(name: str) -> None:
     assert ended.exit_code == 0
 
 
-def test_the_command_tells_an_answer_without_a_form_and_goes_on() -> None:
+def test_the_command_reports_an_answer_without_a_form_and_goes_on() -> None:
     chat = {"policy": "conversation", "conversation": {"new_message": "secret"}}
     ended = apportion("compose", "--format", "text", stdin=line("r1", **chat) + line("r2", candidates=[]))
     first, second = (json.loads(each) for each in ended.out.splitlines())

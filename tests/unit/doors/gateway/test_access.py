@@ -90,7 +90,7 @@ async def test_no_path_of_events_takes_a_token_of_another_tenant(tokens: Path) -
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize(("default", "status"), [("lanes", 403), ("agent", 200)])
-async def test_a_token_asks_for_its_policies_only(tokens: Path, default: str, status: int) -> None:
+async def test_a_token_may_use_only_its_policies(tokens: Path, default: str, status: int) -> None:
     async with gateway(gateway_tokens_file=tokens, default_policy=default) as client:
         headers = bearer(ACME)
         named = await client.post("/v1/compose", json=body(tenant="acme", policy="agent"), headers=headers)

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.asyncio
 
 
 class Scripted:
-    """A backend that fails as it is told, or waits until it is told to answer."""
+    """A backend with scripted failures, which can hold its answers back."""
 
     def __init__(self, error: Exception | None = None, reasons: tuple[str, ...] = ()) -> None:
         self.error, self.reasons = error, reasons
@@ -59,7 +59,7 @@ async def test_a_request_gets_its_composed_event() -> None:
     assert "Idempotency-Replayed" not in response.headers
 
 
-async def test_a_request_that_is_sent_again_gets_its_first_answer_and_is_charged_once() -> None:
+async def test_a_repeated_request_gets_its_first_answer_and_is_charged_once() -> None:
     async with gateway() as client:
         first, again = [
             await client.post("/v1/compose?decision=true", json=body(), headers={"Idempotency-Key": "k1"})
@@ -211,9 +211,7 @@ async def test_a_call_can_wait_for_less_than_the_gateway(path: str, sent: dict[s
 
 
 @pytest.mark.parametrize(("path", "sent"), [("/v1/compose", body()), ("/v1/artifacts", artifact_body())])
-async def test_an_event_that_is_too_large_with_what_is_filled_in_is_refused_as_a_body_is(
-    path: str, sent: dict[str, Any]
-) -> None:
+async def test_an_event_too_large_with_filled_in_fields_is_refused(path: str, sent: dict[str, Any]) -> None:
     data, headers = msgspec.json.encode(sent), {"Content-Type": "application/json"}
     async with gateway(event_max_bytes=len(data)) as client:
         refused = await client.post(path, data=data, headers=headers)
@@ -334,7 +332,7 @@ async def body_bytes(client: Caller) -> float:
     return float(line.split()[1])
 
 
-async def test_bytes_of_bodies_have_a_bound_of_which_a_token_has_half(tokens: Path) -> None:
+async def test_body_bytes_are_bounded_and_a_token_gets_half_of_the_bound(tokens: Path) -> None:
     backend, mebibyte = Scripted(), 1 << 20
     values: dict[str, Any] = {"gateway_tokens_file": tokens, "gateway_bodies_max_bytes": 8 * mebibyte}
 

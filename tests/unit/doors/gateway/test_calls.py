@@ -1,4 +1,4 @@
-"""Calls as events: what is filled in, what is refused, and how long an answer is waited for."""
+"""Calls as events: filled-in fields, refusals, and the time to wait for an answer."""
 
 import json
 import time
@@ -45,7 +45,7 @@ def test_a_complete_body_is_the_event_that_it_would_be_in_the_topic() -> None:
     assert submitted.event == decode(submitted.value, BOUNDS) == decode(value, BOUNDS)
 
 
-def test_what_a_call_leaves_out_is_filled_in() -> None:
+def test_absent_fields_of_a_call_are_filled_in() -> None:
     event = request_of(as_json(body()), None, BOUNDS).event
     assert UUID(event.request_id).version == 7
     assert abs(event.requested_at.timestamp() - time.time()) < 3600

@@ -26,7 +26,7 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Unanswering(LocalBackend):
-    """A backend whose calls wait."""
+    """A backend with calls that wait."""
 
     async def compose(self, *_: Any, **__: Any) -> NoReturn:
         """Wait until the caller goes away."""
@@ -43,7 +43,7 @@ async def connected(client: Caller, sent: bytes) -> Streams:
 
 
 async def rest_of(streams: Streams) -> bytes:
-    """Return what a gateway sends until it closes the connection."""
+    """Return the bytes that a gateway sends until it closes the connection."""
     async with asyncio.timeout(DEADLINE_S):
         try:
             return await streams[0].read()
@@ -83,7 +83,7 @@ async def test_a_slow_body_does_not_end_its_connection(monkeypatch: pytest.Monke
         streams[1].close()
 
 
-async def test_more_connections_than_allowed_replace_those_that_wait_for_a_head(
+async def test_connections_over_the_limit_replace_idle_ones_without_a_head(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(serving, "connections_max", lambda _: 3)
@@ -97,7 +97,7 @@ async def test_more_connections_than_allowed_replace_those_that_wait_for_a_head(
             await writer.wait_closed()
 
 
-async def test_bodies_that_do_not_come_keep_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stalled_bodies_block_no_other_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "connections_max", lambda _: 3)
     async with gateway() as client:
         slow = [await connected(client, WITHOUT_BODY) for _ in range(3)]
@@ -110,7 +110,7 @@ async def test_bodies_that_do_not_come_keep_nobody_out(monkeypatch: pytest.Monke
             await writer.wait_closed()
 
 
-async def test_where_all_connections_have_calls_a_new_one_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_new_connection_is_closed_if_all_others_have_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "connections_max", lambda _: 2)
     async with gateway(Unanswering(Settings(), None, None)) as client:
         calling = [await connected(client, WITHOUT_BODY[:-5] + b"45\r\n\r\n" + CALL) for _ in range(2)]

@@ -42,7 +42,7 @@ def record(topic: str, value: bytes, key: bytes, *headers: tuple[str, bytes]) ->
 
 
 class Topics:
-    """A publisher that answers with what it is given, and the topics' past."""
+    """A publisher with given answers, and the past records of the topics."""
 
     def __init__(self, *answers: tuple[str, bytes], past: dict[str, bytes] | None = None) -> None:
         self.readers = {name: CallerReader(cast("Any", None)) for name in ("answers", "decisions")}
@@ -102,7 +102,7 @@ async def test_answers_to_other_callers_or_of_other_sessions_are_passed_over() -
     assert answer.composed == b'{"decision_id":"own"}'
 
 
-async def test_decisions_are_read_from_the_first_request_for_one_on() -> None:
+async def test_decisions_are_read_only_after_the_first_request_for_them() -> None:
     topics = Topics((SETTINGS.composed_topic, b"{}"), (SETTINGS.decisions_topic, b'{"d":1}'))
     for _ in range(2):
         assert (await topics.backend.compose(REQUEST, with_decision=True)).decision == b'{"d":1}'
@@ -138,7 +138,7 @@ async def test_a_dead_letter_is_the_refusal() -> None:
     )
 
 
-async def test_a_call_that_is_given_up_waits_no_longer_and_a_late_answer_harms_nobody() -> None:
+async def test_a_cancelled_call_stops_waiting_and_a_late_answer_is_ignored() -> None:
     topics, published = Topics(), asyncio.Event()
     topics.before_answers = lambda _: published.set()
     calling = asyncio.create_task(topics.backend.compose(REQUEST, with_decision=True))
@@ -152,7 +152,7 @@ async def test_a_call_that_is_given_up_waits_no_longer_and_a_late_answer_harms_n
         reader.take([record(SETTINGS.composed_topic, b"{}", key, *headers)])
 
 
-async def test_an_event_that_is_not_delivered_is_told() -> None:
+async def test_an_undelivered_event_is_reported() -> None:
     class Away(Topics):
         async def publish(self, *_: Any) -> None:
             raise KafkaTimeoutError
@@ -205,7 +205,7 @@ async def test_a_reader_that_fails_ends_the_gateway(consumer: Consumer) -> None:
         await serve()
 
 
-async def test_an_error_of_the_gateway_stays_what_it_is_and_ends_the_readers(consumer: Consumer) -> None:
+async def test_an_error_of_the_gateway_is_kept_and_ends_the_readers(consumer: Consumer) -> None:
     with pytest.raises(GatewayPortTakenError):
         async with open_kafka_backend(SETTINGS):
             raise GatewayPortTakenError("127.0.0.1", 1, OSError(98, "in use"))

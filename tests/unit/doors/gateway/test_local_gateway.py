@@ -52,7 +52,7 @@ def test_a_port_that_is_taken_is_named() -> None:
     assert f"apportion: gateway_port_taken: cannot listen on 127.0.0.1:{port}" in ended.err
 
 
-def test_wrong_usage_and_settings_are_told() -> None:
+def test_wrong_usage_and_settings_are_refused() -> None:
     exposed = apportion("gateway", "--local", "--gateway-host", "0.0.0.0")  # noqa: S104 - refused
     assert exposed.exit_code == 2
     assert "invalid_settings: gateway_host (--gateway-host): other machines reach this address" in exposed.err
@@ -81,7 +81,7 @@ async def test_a_full_disk_refuses_before_it_charges_and_leaves_no_half_line(
     write = os.write
 
     def half(number: int, data: bytes) -> int:
-        """Write a half of what goes to the full file, and nothing more."""
+        """Write all but the last 50 bytes to the full file; fail on the rest."""
         if not os.path.samestat(os.fstat(number), names[full].stat()):
             return write(number, data)
         if len(data) < 100:

@@ -40,7 +40,7 @@ def test_it_has_the_paths_and_methods_of_the_application() -> None:
     assert served == {(path, method) for path, item in DOCUMENT["paths"].items() for method in item}
 
 
-def test_the_bodies_that_it_describes_are_those_that_are_taken() -> None:
+def test_described_bodies_are_the_accepted_bodies() -> None:
     for path, taken in (("/v1/compose", body()), ("/v1/artifacts", artifact_body())):
         schema = DOCUMENT["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
         checked = validator(schema)
@@ -51,7 +51,7 @@ def test_the_bodies_that_it_describes_are_those_that_are_taken() -> None:
 
 
 @pytest.mark.asyncio
-async def test_it_describes_what_is_answered() -> None:
+async def test_it_describes_the_responses() -> None:
     async with gateway() as client:
         assert await (await client.get("/openapi.json")).json() == DOCUMENT
         answer = validator(content("/v1/compose", "post", "200"))

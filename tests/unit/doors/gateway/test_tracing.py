@@ -56,7 +56,7 @@ class Away(Watched):
 
 
 class Recorder:
-    """Spans of a gateway, and those that have ended."""
+    """A gateway's tracer, and its ended spans."""
 
     def __init__(self) -> None:
         self.exporter, self.provider = InMemorySpanExporter(), TracerProvider()

@@ -109,7 +109,7 @@ FAMILIES: dict[str, tuple[int, Callable[[random.Random], str]]] = {
     "one character": (300, lambda rng: rng.choice("aAzé中 \n\t\r!1_-=\0'/🏽\u0301") * rng.randint(1, 1500)),
     "line ends and NUL": (700, lambda rng: _drawn(rng, ("\r\n", "\n", "\r", "\0", "x", " ", "/", ";"), 40)),
     "emoji and marks": (700, lambda rng: _drawn(rng, (*EMOJI, *MARKS, "a", " "), 15)),
-    # rulers: long runs are counted by what is repeated in them (`apportion.engine.counters.runs`)
+    # rulers: long runs are counted by their repeated parts (`apportion.engine.counters.runs`)
     "long runs": (
         3000,
         lambda rng: "".join(
@@ -133,7 +133,7 @@ def _texts(family: str) -> list[str]:
 
 
 def _published_ranks(url: str, expected_hash: str) -> dict[bytes, int]:
-    """Stand in for tiktoken's download: the wheel's rank file, with the hash that OpenAI states for it."""
+    """Replace tiktoken's download by the wheel's rank file, checked against the hash published by OpenAI."""
     data = rank_file(url.rsplit("/", 1)[1].removesuffix(".tiktoken"))
     assert hashlib.sha256(data).hexdigest() == expected_hash
     lines = (line.split() for line in data.splitlines())
@@ -165,7 +165,7 @@ def test_an_exact_count_is_the_number_of_tokens_that_tiktoken_gives(
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES.keys() - {"one character", "long pieces", "long runs"}))
-def test_an_exact_count_is_that_of_the_plain_algorithm_in_python(
+def test_an_exact_count_equals_the_plain_algorithm_in_python(
     reference: tiktoken.Encoding, family: str
 ) -> None:
     """tiktoken's teaching version shares no code with either engine, but is quadratic in a piece's length."""
@@ -206,7 +206,7 @@ def test_known_texts_have_their_published_counts(text: str, o200k_base: int, cl1
 def test_texts_that_the_tokenizer_alone_miscounts_are_counted_as_tiktoken_does(
     reference: tiktoken.Encoding, text: str
 ) -> None:
-    """`(?i:'s)` matches U+017F, and the letters are those of Unicode 16: toktok-rs alone differs (ADR 3)."""
+    """Only toktok-rs differs: `(?i:'s)` matches U+017F, and letters follow Unicode 16 (ADR 3)."""
     assert exact_counter(reference.name).count(text) == len(reference.encode_ordinary(text))
 
 
@@ -214,20 +214,20 @@ def test_the_digest_covers_the_pattern_that_tiktoken_publishes(reference: tiktok
     assert bpe.PATTERNS[reference.name] == reference._pat_str
 
 
-def test_the_digest_is_that_of_the_rule_and_of_the_published_ranks(reference: tiktoken.Encoding) -> None:
+def test_the_digest_covers_the_rule_and_the_published_ranks(reference: tiktoken.Encoding) -> None:
     rule = f"{bpe.PATTERNS[reference.name]}\n{bpe.UNICODE_VERSION}\n".encode()
     digest = hashlib.sha256(rule + rank_file(reference.name)).hexdigest()
     assert exact_counter(reference.name).digest == f"sha256:{digest}"
 
 
-def test_a_digest_names_one_vocabulary_for_ever() -> None:
+def test_a_digest_names_one_vocabulary_permanently() -> None:
     assert [exact_counter(name).digest for name in EXACT] == [
         "sha256:001d14a90d51f68f9c24b892f5be5a83f68b2bad14bfe549d363324da519370b",
         "sha256:b8c43b21d44581602206fcce9ef6be6f2644089d625ce7c2f356404acd2f1588",
     ]
 
 
-def test_letters_are_those_of_the_unicode_version_in_the_digest() -> None:
+def test_letters_follow_the_unicode_version_of_the_digest() -> None:
     """A letter takes its contraction along; the first came with Unicode 16, the second with 17."""
     counter = exact_counter("o200k_base")
     assert bpe.UNICODE_VERSION == "16.0.0"
@@ -241,7 +241,7 @@ def test_a_lone_surrogate_is_no_text(name: str) -> None:
         exact_counter(name).count("\ud800")
 
 
-def test_a_missing_wheel_is_an_error_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_wheel_is_an_error_with_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "toktok._toktok", None)
     with pytest.raises(ImportError, match="install toktok-rs"):
         bpe.load_tokenizer.__wrapped__("o200k_base")
@@ -277,7 +277,7 @@ def test_a_word_merges_with_an_apostrophe_and_a_long_s_only_where_that_is_known(
         pytest.param(lambda _: runs(5_000, 200), id="runs and mixtures"),
     ],
 )
-def test_counts_are_those_of_an_engine_that_shares_no_code(
+def test_counts_equal_an_independent_engines_counts(
     encoding: str, texts: Callable[[str], Iterable[str]]
 ) -> None:
     """The short form of the comparison in ADR 3."""

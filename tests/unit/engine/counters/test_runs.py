@@ -1,4 +1,4 @@
-"""Runs of one sign: what the engine is given of them. That counts are tiktoken's, `test_counters` shows."""
+"""Runs of one character, and the texts given to the engine. `test_counters` compares counts with tiktoken."""
 
 import pytest
 
@@ -10,11 +10,11 @@ ENCODINGS = ("o200k_base", "cl100k_base")
 SIGNS = "-=/*#"
 BETWEEN = ("", "a", " ", "\n", ".", "é", "*/", "/*", "-->", "\t")
 LONG = 3 * 64
-"""How long a run may be that the engine reads: three times the token that is repeated."""
+"""The longest run that the engine reads: three times the repeated token."""
 
 
 class Heard:
-    """An engine that keeps what it was given; it may be told to take no two tokens for neighbours."""
+    """An engine that records its inputs; optionally it treats no two tokens as neighbours."""
 
     def __init__(self, encoding: str, *, doubts: bool = False) -> None:
         self._tokenizer: Tokenizer = bpe.load_tokenizer(encoding)
@@ -48,7 +48,7 @@ def test_one_sign_over_and_over_is_hardly_read_by_the_engine(encoding: str, sign
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("between", BETWEEN[1:])
 @pytest.mark.parametrize("length", [200, 255, 700])
-def test_of_rulers_the_engine_reads_no_long_run(encoding: str, between: str, length: int) -> None:
+def test_the_engine_reads_no_long_run_of_a_ruler(encoding: str, between: str, length: int) -> None:
     engine = Heard(encoding)
     counter = RunCounter(engine)
     for sign in SIGNS:
@@ -66,7 +66,7 @@ def test_of_rulers_the_engine_reads_no_long_run(encoding: str, between: str, len
 @pytest.mark.parametrize(
     "length", [*range(30, 36), 47, 48, *range(126, 132), 190, 191, 192, 193, 256, 319, 320, 1_000]
 )
-def test_a_ruler_counts_as_the_engine_says(encoding: str, between: str, length: int) -> None:
+def test_a_ruler_has_the_engines_count(encoding: str, between: str, length: int) -> None:
     engine = Heard(encoding)
     counter = RunCounter(engine)
     for sign in SIGNS:
@@ -77,7 +77,7 @@ def test_a_ruler_counts_as_the_engine_says(encoding: str, between: str, length: 
 @pytest.mark.parametrize(
     "text", ["-\n" + "/" * 300 + "*" * 40, "=\r" + "/" * 700 + "-->", "x\n" + "/" * 300 + "é"]
 )
-def test_slashes_after_a_line_end_may_belong_to_what_stands_before(text: str) -> None:
+def test_slashes_after_a_line_end_may_join_the_text_before(text: str) -> None:
     engine = Heard("o200k_base")
     assert RunCounter(engine).count(text) == engine.count(text)
 
@@ -91,7 +91,7 @@ def test_a_text_is_counted_undivided_where_its_parts_do_not_fit() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "-" * 127, "a" * 10_000, "-=" * 10_000])
-def test_what_has_no_long_run_is_the_engines_alone(text: str) -> None:
+def test_a_text_without_a_long_run_is_counted_by_the_engine_alone(text: str) -> None:
     engine = Heard("o200k_base")
     RunCounter(engine).count(text)
     assert (engine.counted, engine.encoded) == ([text], [])

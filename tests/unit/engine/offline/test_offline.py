@@ -22,7 +22,7 @@ MEBIBYTE = 1 << 20
 
 
 class Trickle(io.RawIOBase):
-    """A stream that never ends its line, and counts what was read of it."""
+    """A stream with an endless line, which counts the bytes read."""
 
     def __init__(self, size: int) -> None:
         self.left = size

@@ -1,4 +1,4 @@
-"""What stands beside a committed offset reads back, whoever wrote it."""
+"""Metadata of a committed offset, read back from every version of the worker and from other tools."""
 
 import pytest
 from hypothesis import given
@@ -23,7 +23,7 @@ def test_metadata_read_back_as_they_were_written(metadata: CommitMetadata) -> No
 
 
 @pytest.mark.parametrize("foreign", ["", "committed by hand", "[]", "7", '{"stream_time_us": "late"}', "\0"])
-def test_what_somebody_else_committed_says_nothing(foreign: str) -> None:
+def test_metadata_of_other_programs_is_ignored(foreign: str) -> None:
     assert decode_metadata(foreign) == NOTHING_KNOWN
 
 

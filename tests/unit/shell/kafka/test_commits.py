@@ -1,4 +1,4 @@
-"""What is committed is asked for until the group's coordinator knows."""
+"""Reads of committed offsets, repeated until the group's coordinator answers."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ KNOWN = {
 
 
 class Admin:
-    """A client that answers what it is told to, one after another."""
+    """A client with scripted answers."""
 
     answers: list[Any]
 
@@ -50,7 +50,7 @@ def _answering(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commits, "_AGAIN_S", 0.0)
 
 
-async def test_offsets_come_with_what_was_committed_beside_them() -> None:
+async def test_offsets_come_with_their_commit_metadata() -> None:
     Admin.answers = [KNOWN]
     assert await read_commits(Settings(), [0, 1]) == {
         0: CommittedOffset(5, METADATA),
@@ -59,13 +59,13 @@ async def test_offsets_come_with_what_was_committed_beside_them() -> None:
 
 
 @pytest.mark.parametrize("first", [{}, {PLACES[0]: KNOWN[PLACES[0]]}, GroupCoordinatorNotAvailableError()])
-async def test_a_coordinator_that_does_not_know_yet_is_asked_again(first: Any) -> None:
+async def test_a_loading_coordinator_is_asked_again(first: Any) -> None:
     """The client takes an answer without partitions for one without errors: as if nothing were committed."""
     Admin.answers = [first, KNOWN]
     assert (await read_commits(Settings(), [0, 1]))[0].offset == 5
 
 
-async def test_a_group_is_one_installations() -> None:
+async def test_a_group_belongs_to_one_installation() -> None:
     Admin.answers = [KNOWN, KNOWN]
     assert await require_group(Settings()) == {0: CommittedOffset(5, METADATA)}
     staging = TopicPartition("staging.context-requests", 3)
@@ -74,12 +74,12 @@ async def test_a_group_is_one_installations() -> None:
         await require_group(Settings())
 
 
-async def test_offsets_of_another_topic_that_were_deleted_say_nothing() -> None:
+async def test_deleted_offsets_of_another_topic_are_ignored() -> None:
     Admin.answers = [KNOWN, {TopicPartition("other", 0): OffsetAndMetadata(-1, "")}]
     await require_group(Settings())
 
 
-async def test_who_may_not_ask_is_told() -> None:
+async def test_a_refused_read_of_commits_raises() -> None:
     Admin.answers = [GroupAuthorizationFailedError()]
     with pytest.raises(GroupAuthorizationFailedError):
         await read_commits(Settings(), [0, 1])

@@ -1,4 +1,4 @@
-"""What the clients are given to connect by, and what is told of a file or command that does not serve."""
+"""Connection arguments of the clients, and the errors of unusable files and commands."""
 
 import asyncio
 import socket
@@ -90,7 +90,7 @@ def login(**values: Any) -> Settings:
     return Settings(**given | values)
 
 
-def test_without_settings_nothing_is_encrypted_and_nobody_logs_in() -> None:
+def test_default_settings_use_neither_encryption_nor_login() -> None:
     arguments = connection_arguments(Settings(brokers=("a:1", "b:2")))
     assert arguments == {"bootstrap_servers": ["a:1", "b:2"], "security_protocol": "PLAINTEXT"}
 
@@ -149,7 +149,7 @@ def test_faust_gives_its_clients_the_same(settings: Settings) -> None:
     assert {name: value for name, value in given.items() if value is not None} == security
 
 
-def test_the_app_takes_what_the_settings_say() -> None:
+def test_the_app_uses_the_credentials_of_the_settings() -> None:
     assert create_app(Settings()).conf.broker_credentials is None
     credentials = create_app(login(sasl_password=PASSWORD)).conf.broker_credentials
     assert (credentials.protocol.value, credentials.username) == ("SASL_SSL", "ours")
@@ -170,9 +170,7 @@ def test_the_app_takes_what_the_settings_say() -> None:
         ),
     ],
 )
-def test_a_file_that_does_not_serve_is_told_by_its_setting(
-    pem: Path, name: str, file: str, told: str
-) -> None:
+def test_an_unusable_file_is_reported_by_its_setting(pem: Path, name: str, file: str, told: str) -> None:
     given: dict[str, Any] = {"security_protocol": "SSL", name: pem / file}
     with pytest.raises(SettingsError) as caught:
         security_arguments(Settings(**given))
@@ -180,16 +178,14 @@ def test_a_file_that_does_not_serve_is_told_by_its_setting(
 
 
 @pytest.mark.parametrize("key", ["none.pem", "locked.pem"])
-def test_a_key_that_is_missing_or_locked_is_told_and_nobody_is_asked_for_its_password(
-    pem: Path, key: str
-) -> None:
+def test_a_missing_or_locked_key_is_reported_without_a_prompt(pem: Path, key: str) -> None:
     with pytest.raises(SettingsError, match=r"ssl_keyfile|its password"):
         security_arguments(
             Settings(security_protocol="SSL", ssl_certfile=pem / "cert.pem", ssl_keyfile=pem / key)
         )
 
 
-def test_an_empty_password_file_is_told(tmp_path: Path) -> None:
+def test_an_empty_password_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("\n")
     with pytest.raises(SettingsError, match=r"sasl_password_file .*: is empty"):
         security_arguments(login(sasl_password_file=tmp_path / "password"))
@@ -200,7 +196,7 @@ def printing(code: str) -> TokenCommand:
 
 
 @pytest.mark.asyncio
-async def test_a_token_is_what_the_command_prints_anew_each_time(tmp_path: Path) -> None:
+async def test_each_token_is_printed_by_a_new_run_of_the_command(tmp_path: Path) -> None:
     count = tmp_path / "count"
     command = printing(f'f = open("{count}", "a+"); f.write("x"); f.seek(0); print("token-" + f.read())')
     assert [await command.token(), await command.token()] == ["token-x", "token-xx"]
@@ -225,7 +221,7 @@ async def test_the_command_has_the_environment_without_our_secrets(monkeypatch: 
         (TokenCommand("sleep 30", 0.01), r"printed no token in 0.01 s"),
     ],
 )
-async def test_a_command_that_gives_no_token_is_told_without_what_it_said(
+async def test_a_command_without_a_token_is_reported_without_its_output(
     command: TokenCommand, told: str
 ) -> None:
     with pytest.raises(TokenCommandError, match=f"sasl_token_command {told}") as caught:
@@ -274,7 +270,7 @@ def test_content_that_leaves_the_machine_without_tls_is_warned_of(
 
 
 class Closing:
-    """Stands for a consumer that lets out what it cancels, or that waits to be closed."""
+    """A fake consumer that leaks its cancellations, or waits to be closed."""
 
     def __init__(self, *, waits: bool = False) -> None:
         self.waits, self.is_closed, self._client = waits, False, self
@@ -289,14 +285,14 @@ class Closing:
 
 
 @pytest.mark.asyncio
-async def test_a_consumer_whose_reads_are_cancelled_as_it_closes_cancels_nobody_and_hangs_up() -> None:
+async def test_closing_a_consumer_absorbs_its_cancelled_reads() -> None:
     consumer = Closing()
     await close_consumer(consumer)
     assert consumer.is_closed
 
 
 @pytest.mark.asyncio
-async def test_who_is_cancelled_while_a_consumer_closes_is_cancelled() -> None:
+async def test_cancelling_the_caller_of_a_close_raises_in_the_caller() -> None:
     closing = asyncio.create_task(close_consumer(Closing(waits=True)))
     await asyncio.sleep(0)
     closing.cancel()

@@ -1,4 +1,4 @@
-"""A search for past records reads a partition once for all who wait for it, and no further than it must."""
+"""The search for past records, which reads a partition once for all waiting callers, up to the last match."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -20,7 +20,7 @@ ENDS = {TopicPartition("t", 0): 1_000, TopicPartition("t", 1): 10}
 
 
 class Broker:
-    """A consumer of partitions whose records have their offsets as ids and values."""
+    """A consumer of partitions with offsets as the ids and values of records."""
 
     def __init__(self) -> None:
         self.seeks: list[tuple[int, int]] = []
@@ -77,7 +77,7 @@ async def searching() -> AsyncIterator[EventSearch]:
     running.cancel()
 
 
-async def test_all_who_wait_for_a_partition_are_served_by_one_reading(broker: Broker) -> None:
+async def test_one_read_serves_all_searches_of_a_partition(broker: Broker) -> None:
     async with searching() as search:
         finding = [asyncio.create_task(search.find("t", 0, str(offset))) for offset in range(900, 1_000)]
         again = asyncio.create_task(search.find("t", 0, "999"))
@@ -107,7 +107,7 @@ async def test_a_search_that_is_given_up_reads_no_further(broker: Broker) -> Non
         assert broker.seeks == [(0, 744), (1, 0)]
 
 
-async def test_an_error_is_for_those_who_wait_and_not_for_later_ones(broker: Broker) -> None:
+async def test_an_error_fails_waiting_searches_and_not_later_ones(broker: Broker) -> None:
     broker.may_answer.set()
     broker.error = KafkaConnectionError()
     async with searching() as search:

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.asyncio
 
 
 class Broker:
-    """A broker whose clock moves by what it waits itself, and by the pauses of its client."""
+    """A broker with a clock that advances by its own waits and by the pauses of its client."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, waits_s: float = 0) -> None:
         self.now_s, self.waits_s, self.data = 0.0, waits_s, b""
@@ -41,7 +41,7 @@ class Broker:
         self.pauses_ms.append(round(pause_s * 1000))
 
 
-async def test_pauses_grow_to_a_bound_while_nothing_comes_and_begin_anew_after_records(
+async def test_pauses_grow_up_to_a_bound_and_reset_after_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     broker = Broker(monkeypatch)

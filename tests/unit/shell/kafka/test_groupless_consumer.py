@@ -1,4 +1,4 @@
-"""Partitions read to their ends: each step in order, positions without records, and what comes last."""
+"""Partitions read to their ends: steps in order, positions without records, and the last step."""
 
 from collections.abc import Mapping
 from types import SimpleNamespace
@@ -15,7 +15,7 @@ FIRST, SECOND = TopicPartition("topic", 0), TopicPartition("topic", 1)
 
 
 class Partitions:
-    """Stands for a client: each poll brings the next batch of each partition, an int is a moved position."""
+    """A fake client: each poll returns the next batch of each partition; an int is a moved position."""
 
     def __init__(self, batches: Mapping[TopicPartition, list[list[int] | int]], position: int = 0) -> None:
         self._batches = batches
@@ -68,7 +68,7 @@ async def test_a_position_that_moves_over_markers_of_transactions_reaches_the_en
     assert [(offsets(step), step.position) for step in read][1:] == [([0], 1), ([], 2)]
 
 
-async def test_a_poll_that_brings_nothing_is_a_step_that_has_not_moved() -> None:
+async def test_an_empty_poll_is_a_step_without_progress() -> None:
     client = Partitions({FIRST: [[], [0]]})
     assert [step.has_moved for step in await steps(client, {FIRST: 1})] == [True, False, True]
 

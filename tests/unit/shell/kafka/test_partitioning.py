@@ -62,13 +62,13 @@ def test_a_record_at_its_place_passes(partitioner: Partitioner) -> None:
     check_place(request(), record(KEY, home), partitioner, 4)
 
 
-def test_any_lets_every_partition_pass() -> None:
+def test_the_partitioner_any_accepts_every_partition() -> None:
     for partition in range(4):
         check_place(request(), record(KEY, partition), Partitioner.ANY, 4)
 
 
 @pytest.mark.parametrize("key", [None, b"", b"s", b"other/s", b"default/s2", b"\xff"])
-def test_another_key_is_refused_wherever_it_stands(key: bytes | None) -> None:
+def test_a_wrong_key_is_refused_in_every_partition(key: bytes | None) -> None:
     for partitioner in Partitioner:
         error = refused(key, 0, partitioner)
         assert (error.code, error.pointer) == ("wrong_key", "$")

@@ -33,7 +33,7 @@ ALL = 100
 
 
 class Topic:
-    """Stands for a consumer of the policies topic, and for the brokers' clock and ours."""
+    """A fake consumer of the policies topic, with the clock of the brokers and of the worker."""
 
     def __init__(self) -> None:
         self.records: list[Any] = []
@@ -115,14 +115,14 @@ async def test_all_that_is_there_at_the_start_is_read_however_it_comes() -> None
     assert room.told == [room.reader.timeline]
 
 
-async def test_an_empty_topic_is_read_at_once_and_tells_nothing() -> None:
+async def test_an_empty_topic_is_read_at_once_and_logs_nothing() -> None:
     room = Room()
     await room.read()
     assert (room.topic.looks, room.told) == (1, [])
     await room.reader.current()
 
 
-async def test_what_comes_while_it_reads_is_for_the_next_look() -> None:
+async def test_records_that_arrive_during_a_read_wait_for_the_next() -> None:
     room = Room()
     room.topic.publish(ONE)
     room.topic.on_read = lambda: room.topic.publish(TWO) if len(room.topic.records) == 1 else None
@@ -131,7 +131,7 @@ async def test_what_comes_while_it_reads_is_for_the_next_look() -> None:
     assert room.versions() == ["test@1", "test@2"]
 
 
-async def test_what_is_refused_is_returned_with_its_record_and_the_rest_is_read() -> None:
+async def test_a_refused_record_is_returned_and_the_rest_is_read() -> None:
     room = Room()
     room.topic.append(b"x@1", b"broken")
     room.topic.publish(ONE)
@@ -141,7 +141,7 @@ async def test_what_is_refused_is_returned_with_its_record_and_the_rest_is_read(
     assert room.versions() == ["test@1"]
 
 
-async def test_answers_go_on_for_half_the_settle_time_after_a_look_and_no_longer() -> None:
+async def test_answers_continue_for_half_the_settle_time_after_a_look() -> None:
     room = Room()
     await room.read()
     room.topic.now_s = 30.0
@@ -164,7 +164,7 @@ async def test_a_look_counts_from_when_it_began() -> None:
         await room.reader.current()
 
 
-async def test_who_waits_for_the_end_goes_on_at_the_next_look() -> None:
+async def test_a_wait_for_the_end_ends_at_the_next_look() -> None:
     room = Room()
     await room.read()
     room.topic.now_s = 100.0
@@ -175,7 +175,7 @@ async def test_who_waits_for_the_end_goes_on_at_the_next_look() -> None:
     await waiting
 
 
-async def test_a_topic_that_ends_before_what_was_read_is_not_known() -> None:
+async def test_a_topic_that_ends_before_the_read_position_fails() -> None:
     room = Room()
     room.topic.publish(ONE)
     await room.read()
@@ -184,7 +184,7 @@ async def test_a_topic_that_ends_before_what_was_read_is_not_known() -> None:
         await room.read()
 
 
-async def test_an_open_transaction_hides_what_is_recorded_already_so_the_end_is_not_known() -> None:
+async def test_an_open_transaction_makes_the_end_unknown() -> None:
     room = Room()
     room.topic.publish(ONE)
     room.topic.publish(TWO)
@@ -196,7 +196,7 @@ async def test_an_open_transaction_hides_what_is_recorded_already_so_the_end_is_
     assert room.topic.at == 2
 
 
-async def test_brokers_that_are_away_are_waited_for_and_told_once_and_refused_records_are_kept(
+async def test_unreachable_brokers_are_retried_logged_once_and_refusals_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     room, lines = Room(), list[str]()
@@ -222,7 +222,7 @@ async def test_brokers_that_are_away_are_waited_for_and_told_once_and_refused_re
     assert lines == ["policies are not read", "policy refused", "policies read", "policies are read again"]
 
 
-async def test_a_group_that_has_said_no_files_is_told_them_and_the_same_files_are_not_said_again(
+async def test_file_policies_are_announced_to_the_group_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     room = Room()
@@ -239,7 +239,9 @@ async def test_a_group_that_has_said_no_files_is_told_them_and_the_same_files_ar
     assert room.reader.timeline.latest_files == (FILE,)
 
 
-async def test_files_of_the_group_that_are_not_ours_are_told_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_differing_file_policies_of_the_group_are_logged_by_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     room, told = Room(), list[Any]()
     monkeypatch.setattr(
         policies_topic, "log_fact", lambda message, **fields: told.append((message, fields.get("policies")))

@@ -1,4 +1,4 @@
-"""Records leave as record batches; those that belong together stand in one."""
+"""The producer's record batches: records that belong together share a batch."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -56,7 +56,7 @@ async def test_nothing_to_send_is_no_record_batch(producer: RecordProducer) -> N
     assert queued(accumulator) == []
 
 
-async def test_what_belongs_together_is_never_parted(producer: RecordProducer) -> None:
+async def test_records_that_belong_together_share_a_batch(producer: RecordProducer) -> None:
     accumulator = connect(producer)
     third = b"x" * (MESSAGE_MAX_BYTES // 3)
     groups = [[(b"a", third, ())], [(b"b", third, ()), (b"c", third, ())], [(b"d", b"", ())]]
@@ -73,7 +73,7 @@ async def test_the_next_record_batch_queues_behind_the_first_without_waiting(
     assert [records_of(batch)[0][1] for batch in queued(accumulator)] == [b"1", b"2"]
 
 
-async def test_what_is_taken_back_leaves_the_queue_unless_it_has_been_tried(producer: RecordProducer) -> None:
+async def test_withdrawn_records_leave_the_queue_unless_already_tried(producer: RecordProducer) -> None:
     accumulator = connect(producer)
     first, second = (producer.send("t", 0, [[(b"k", value, ())]]) for value in (b"1", b"2"))
     accumulator._batches[PLACE][0].drain_ready()
@@ -83,7 +83,7 @@ async def test_what_is_taken_back_leaves_the_queue_unless_it_has_been_tried(prod
     assert second[0].acknowledged.cancelled()
 
 
-async def test_an_acknowledgement_tells_where_the_first_record_stands(producer: RecordProducer) -> None:
+async def test_an_acknowledgement_has_the_offset_of_the_first_record(producer: RecordProducer) -> None:
     accumulator = connect(producer)
     [sent] = producer.send("t", 0, [[(b"k", b"1", ())]])
     accumulator._batches[PLACE][0].done(41)
@@ -92,7 +92,7 @@ async def test_an_acknowledgement_tells_where_the_first_record_stands(producer: 
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "lz4", "zstd"])
-async def test_record_batches_are_compressed_as_the_settings_say(compression: str) -> None:
+async def test_record_batches_are_compressed_by_the_settings(compression: str) -> None:
     client = RecordProducer(Settings(compression=compression))._new_client()
     batch = client.create_batch()
     for _ in range(100):

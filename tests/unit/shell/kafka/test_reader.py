@@ -1,4 +1,4 @@
-"""What the reader of requests asks of its client, and tells of it."""
+"""The reader of requests: its calls to the client, and its answers."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -21,7 +21,7 @@ PLACE = TopicPartition("context-requests", 0)
 
 @pytest_asyncio.fixture
 async def reader(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RequestReader]:
-    """A reader whose client has connected to nobody."""
+    """A reader with an unconnected client."""
 
     async def start(client: Any) -> None:
         client._fetcher = Fetcher(client._client, client._subscription)
@@ -34,14 +34,14 @@ async def reader(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RequestReader
     made._client._closed = True
 
 
-async def test_it_reads_what_is_committed_and_resets_nothing(reader: RequestReader) -> None:
+async def test_it_reads_committed_records_and_never_resets_offsets(reader: RequestReader) -> None:
     client = reader._client
     assert client._isolation_level == "read_committed"
     assert client._auto_offset_reset == "none"
     assert client._group_id is None
 
 
-async def test_it_tells_up_to_where_a_partition_was_given_out(reader: RequestReader) -> None:
+async def test_it_reports_the_position_of_a_partition(reader: RequestReader) -> None:
     assert reader.position_of(0) is None
     reader.flow_from({0: 5})
     assert reader.position_of(0) == 5
@@ -56,9 +56,7 @@ async def test_partitions_that_no_longer_flow_are_not_read(reader: RequestReader
     assert reader.position_of(1) is None
 
 
-async def test_what_is_read_comes_by_partition(
-    reader: RequestReader, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_records_are_read_by_partition(reader: RequestReader, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     records = [object()]
 
@@ -71,7 +69,7 @@ async def test_what_is_read_comes_by_partition(
     assert asked == [((PLACE, TopicPartition("context-requests", 1)), 200, 1_000)]
 
 
-async def test_an_offset_that_is_not_in_its_topic_ends_the_read_and_is_named_with_those_that_are(
+async def test_an_offset_outside_its_topic_ends_the_read_with_the_valid_range(
     reader: RequestReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def getmany(*_: object, **__: object) -> None:

@@ -1,4 +1,4 @@
-"""Fetched bytes give all records that can be read, and one unreadable record in the place of what cannot."""
+"""Record batches from fetched bytes: all readable records, and one placeholder for an unreadable batch."""
 
 import gc
 import subprocess
@@ -45,7 +45,7 @@ END = 1_000
 
 
 def good(offset: int, count: int = 1, codec: int = 0, **options: Any) -> bytes:
-    """Return a batch of records whose values name their offsets."""
+    """Return a batch of records with values that name their offsets."""
     records = [raw_record(delta, b"k", b"v%d" % (offset + delta)) for delta in range(count)]
     return raw_batch(records, offset, codec=codec, **options)
 
@@ -186,7 +186,7 @@ LENGTH_FAULTS = {
 
 
 @pytest.mark.parametrize(("records", "count"), LENGTH_FAULTS.values(), ids=LENGTH_FAULTS)
-def test_what_lies_behind_a_wrong_length_is_one_unreadable_record(records: list[bytes], count: int) -> None:
+def test_bytes_after_a_wrong_length_are_one_unreadable_record(records: list[bytes], count: int) -> None:
     read = list(fetched(raw_batch(records, count=count, last_delta=2), good(3)))
     reason = "its batch has records of wrong lengths (offsets 1 to 2)"
     assert told(read) == [(0, "v"), (2, reason), (3, "v3")]
@@ -216,7 +216,7 @@ BATCH_FAULTS = {
 
 
 @pytest.mark.parametrize("bad", BATCH_FAULTS.values(), ids=BATCH_FAULTS)
-def test_a_batch_that_cannot_be_read_is_one_unreadable_record_at_its_last_offset(bad: bytes) -> None:
+def test_an_unreadable_batch_is_one_unreadable_record_at_its_last_offset(bad: bytes) -> None:
     read = fetched(good(3, 2), bad, good(7), offset=3)
     records = list(read)
     if read.next_fetch_offset == 5:  # its header cannot be trusted: the next answer begins with it
@@ -247,7 +247,7 @@ def test_a_length_that_leads_into_the_next_batch_costs_no_record_of_that() -> No
     assert read.next_fetch_offset == 7
 
 
-def test_a_damaged_batch_at_the_end_of_what_was_fetched_is_fetched_again_with_what_follows() -> None:
+def test_a_damaged_last_batch_is_fetched_again() -> None:
     bad = flipped(good(5, 2), 26, 8)  # claims to end at offset 14
     read = fetched(good(4), bad, offset=4)
     assert told(read) == [(4, "v4")]
@@ -267,7 +267,7 @@ def test_a_batch_that_a_fetch_cut_off_is_left_for_the_next(cut: int) -> None:
     assert read.next_fetch_offset == 1
 
 
-def test_what_a_compaction_left_of_a_batch_is_read_and_passed() -> None:
+def test_compacted_batches_are_read_and_passed() -> None:
     empty = raw_batch([], 2, last_delta=4, body=b"")
     assert told(fetched(good(0), empty, good(9))) == [(0, "v0"), (9, "v9")]
     alone = fetched(empty, offset=2)
@@ -283,7 +283,7 @@ def test_an_unreadable_batch_of_an_aborted_transaction_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
-def test_a_batch_up_to_the_bound_is_read_and_a_larger_one_is_not(codec: int) -> None:
+def test_a_batch_over_the_bound_is_not_read(codec: int) -> None:
     nearly = MAX_BYTES - 100
     fits = nearly + MAX_BYTES - len(raw_record(0, b"default/s", bytes(nearly)))
     assert [len(record.value) for record in fetched(bomb(fits, codec))] == [fits]
@@ -329,7 +329,7 @@ def test_a_record_of_more_than_1_000_headers_is_unreadable_and_keeps_key_and_val
     assert (type(read) is UnreadableRecord, len(read.headers)) == (False, 1_000)
 
 
-def test_a_batch_of_more_than_100_000_records_is_one_unreadable_record_and_is_not_decompressed() -> None:
+def test_a_batch_of_over_100_000_records_is_unreadable_and_not_decompressed() -> None:
     full = raw_batch([], body=b"", count=100_000, last_delta=99_999)
     over = raw_batch([], codec=ZSTD, body=b"no zstd", count=100_001, last_delta=100_000)
     assert told(fetched(full, end=1 << 20)) == [
@@ -388,7 +388,7 @@ def test_no_batch_costs_more_than_64_mib(make: Callable[[], bytes], tmp_path: An
     assert int(grown.stdout) <= 64 << 10  # KiB
 
 
-def test_whatever_is_damaged_no_byte_makes_it_raise_or_stay() -> None:
+def test_no_damaged_byte_makes_it_raise_or_stop() -> None:
     random = Random(1)  # noqa: S311 - no secret: it must come again
     for number in range(3_000):
         codec = number % 6 % 5
@@ -404,7 +404,7 @@ def test_whatever_is_damaged_no_byte_makes_it_raise_or_stay() -> None:
         assert 0 < read.next_fetch_offset <= 6
 
 
-def test_a_fetch_of_which_nothing_is_read_keeps_its_data_no_longer() -> None:
+def test_an_unread_fetch_releases_its_data() -> None:
     """A damaged one is fetched again: a thousand of them would keep a gigabyte."""
     gc.disable()
     try:

@@ -39,7 +39,7 @@ class Answer:
 
 @dataclass
 class Asked:
-    """A consumer whose broker gives one answer."""
+    """A consumer with a broker that gives one answer."""
 
     consumer: RecordConsumer
     metadata_updates: list[None] = field(default_factory=list)
@@ -100,7 +100,7 @@ async def test_it_fetches_by_its_own_parser(asked: Asked) -> None:
     assert asked.consumer.highwater(PLACE) == 9
 
 
-async def test_its_bound_is_that_of_decompression(asked: Asked) -> None:
+async def test_its_bound_is_the_bound_of_decompression(asked: Asked) -> None:
     await asked.fetch(Answer(bomb(2 << 20)))
     (record,) = await asked.read()
     assert "1048576" in record.reason
@@ -139,7 +139,7 @@ async def test_a_batch_that_is_behind_the_end_of_a_second_answer_is_damaged(aske
     assert (record.offset, type(record) is UnreadableRecord) == (0, True)
 
 
-async def test_an_end_that_was_too_early_once_is_not_held_against_the_same_offset_later(asked: Asked) -> None:
+async def test_a_once_early_end_does_not_affect_a_later_read_of_the_offset(asked: Asked) -> None:
     assert not await asked.fetch(Answer(good(0), end=0))
     assert await asked.fetch(Answer(good(0), end=1))
     await asked.read()
@@ -162,7 +162,7 @@ async def test_a_batch_with_a_wrong_checksum_is_fetched_again_before_it_counts_a
     assert (record.offset, type(record) is UnreadableRecord) == (0, True)
 
 
-async def test_an_empty_answer_or_another_assignment_begins_anew(asked: Asked) -> None:
+async def test_an_empty_answer_or_another_assignment_restarts_the_count(asked: Asked) -> None:
     assert not await asked.fetch(Answer(good(0), end=0))
     assert not await asked.fetch(Answer(end=0))
     assert not await asked.fetch(Answer(good(0), end=0))
@@ -176,7 +176,7 @@ async def test_an_empty_answer_or_another_assignment_begins_anew(asked: Asked) -
     ("code", "error"),
     [(OUT_OF_RANGE, OffsetOutOfRangeError), (NOT_ALLOWED, TopicAuthorizationFailedError)],
 )
-async def test_what_a_user_has_to_know_is_raised(asked: Asked, code: int, error: type[Exception]) -> None:
+async def test_errors_for_the_user_are_raised(asked: Asked, code: int, error: type[Exception]) -> None:
     assert await asked.fetch(Answer(error_code=code))
     with pytest.raises(error):
         await asked.read()

@@ -44,12 +44,12 @@ def test_retention_compression_and_copies_of_every_topic_are_stated(
     assert {topic.replication_factor for topic in plan_topics(settings)} == {copies}
 
 
-def test_all_have_the_partitions_of_the_settings_but_the_policies_which_have_one_order() -> None:
+def test_every_topic_has_the_set_partitions_except_policies_with_one() -> None:
     counts = {topic.name: topic.partitions for topic in plan_topics(Settings())}
     assert counts == dict.fromkeys(PLANNED, 24) | {"context-policies": 1}
 
 
-def test_how_long_things_are_kept_is_a_setting_and_policies_outlast_requests() -> None:
+def test_retention_is_a_setting_and_policies_outlast_requests() -> None:
     made = configs(Settings(retention_s=3_600, audit_retention_s=7_200))
     assert made["context-requests"]["retention.ms"] == made["context-composed"]["retention.ms"] == "3600000"
     assert (

@@ -1,4 +1,4 @@
-"""What we lean on of the Kafka client's transactions: an upgrade that moves it fails here first."""
+"""Internals of the Kafka client's transactions that the worker depends on; a breaking upgrade fails here."""
 
 import asyncio
 from types import SimpleNamespace
@@ -35,7 +35,7 @@ def with_client(**parts: Any) -> TransactionalProducer:
     return producer
 
 
-async def test_each_partition_has_a_transactional_id_and_a_transaction_is_open_for_ten_seconds() -> None:
+async def test_each_partition_has_a_transactional_id_and_a_timeout_of_ten_seconds() -> None:
     client = new_producer(Settings(app_id="shop"), 7)._new_client()
     assert client._txn_manager.transactional_id == "shop:context-requests:7"
     assert client._txn_manager.transaction_timeout_ms == 10_000
@@ -45,13 +45,13 @@ async def test_each_partition_has_a_transactional_id_and_a_transaction_is_open_f
     await client.stop()
 
 
-async def test_installations_whose_names_join_to_the_same_text_have_different_transactional_ids() -> None:
+async def test_installations_with_equal_joined_names_get_different_ids() -> None:
     first = new_producer(Settings(app_id="apportion", requests_topic="staging-context-requests"), 0)
     second = new_producer(Settings(app_id="apportion-staging", requests_topic="context-requests"), 0)
     assert first.transactional_id != second.transactional_id
 
 
-async def test_where_the_transaction_before_is_still_being_ended_the_client_asks_again_soon() -> None:
+async def test_the_client_retries_soon_while_the_last_transaction_is_ending() -> None:
     client = new_producer(Settings(), 7)._new_client()
     own = SimpleNamespace(_retry_backoff=0.1, _txn_manager=manager())
     handler = sender.AddPartitionsToTxnHandler(own, {PLACE})
@@ -67,7 +67,7 @@ async def test_metadata_travel_with_the_offset() -> None:
     assert request._topics == [(PLACE.topic, [(PLACE.partition, 5, "known")])]
 
 
-async def test_partitions_are_told_to_the_coordinator_before_the_offset_is() -> None:
+async def test_partitions_are_added_to_the_transaction_before_the_offset() -> None:
     """Only then does the client wait for the transaction before as shortly as above."""
     transaction, asked = manager(), []
     own: Any = SimpleNamespace(_txn_manager=transaction)
@@ -95,14 +95,14 @@ async def test_a_transaction_that_is_open_is_aborted(state: TransactionState) ->
     assert aborted.is_set()
 
 
-async def test_one_that_is_being_committed_is_left_to_it() -> None:
+async def test_abort_leaves_a_committing_transaction_alone() -> None:
     transaction = manager()
     transaction.committing_transaction()
     await with_client(_txn_manager=transaction).abort()
     assert transaction.state is TransactionState.COMMITTING_TRANSACTION
 
 
-async def test_to_stop_does_not_wait_for_what_the_client_has_not_sent() -> None:
+async def test_stopping_does_not_wait_for_unsent_records() -> None:
     producer = new_producer(Settings(), 7)
     await producer.stop()
     client = producer._client = producer._new_client()
@@ -115,7 +115,7 @@ async def test_to_stop_does_not_wait_for_what_the_client_has_not_sent() -> None:
     assert client._closed
 
 
-async def test_the_offset_leaves_when_all_records_stand() -> None:
+async def test_the_offset_is_sent_after_all_records_are_acknowledged() -> None:
     """A broker that still asks about the records gives them up for it."""
     producer = new_producer(Settings(), 7)
     client = producer._client = producer._new_client()

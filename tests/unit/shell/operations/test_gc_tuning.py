@@ -1,4 +1,4 @@
-"""What is there when a worker is ready is not looked at for garbage again and again."""
+"""Garbage collection settings of a ready worker, which skip its long-lived objects."""
 
 import gc
 from collections.abc import Iterator
@@ -17,14 +17,14 @@ def pace() -> Iterator[tuple[int, int, int]]:
     gc.set_threshold(*before)
 
 
-def test_what_is_there_is_left_alone(pace: tuple[int, int, int]) -> None:
+def test_existing_objects_are_exempt_from_collection(pace: tuple[int, int, int]) -> None:
     held: list[object] = [[]]
     keep_what_is_here()
     assert not any(one is held for one in gc.get_objects())
     assert gc.get_threshold() == pace
 
 
-def test_what_comes_is_looked_at_seldom(pace: tuple[int, int, int]) -> None:
+def test_new_objects_are_collected_seldom(pace: tuple[int, int, int]) -> None:
     collect_seldom()
     assert all(now > before for now, before in zip(gc.get_threshold(), pace, strict=True))
     assert gc.isenabled()

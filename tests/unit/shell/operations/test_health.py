@@ -19,7 +19,7 @@ class Watched:
         self.now_s = 0.0
 
     def passes(self, seconds: float, **seen: Any) -> None:
-        """Let time pass; what is not said is well."""
+        """Advance the clock; every signal without an argument is healthy."""
         until_s = self.now_s + seconds
         while self.now_s < until_s:
             self.now_s += 5
@@ -48,7 +48,7 @@ def test_before_it_has_partitions_it_lives_and_is_not_ready(worker: Watched) -> 
     assert worker.health.why_not_ready() == ("the group has not assigned partitions yet",)
 
 
-def test_a_worker_without_events_lives_for_ever(worker: Watched) -> None:
+def test_a_worker_without_events_stays_alive(worker: Watched) -> None:
     worker.passes(3600)
     assert worker.is_alive
     assert worker.is_ready
@@ -130,7 +130,7 @@ def test_the_membership_may_be_gone_while_no_broker_answers(worker: Watched) -> 
     assert worker.is_alive
 
 
-def test_a_client_whose_thread_is_blocked_is_dead_though_its_brokers_are_not_heard(worker: Watched) -> None:
+def test_a_blocked_client_thread_is_dead_even_without_brokers(worker: Watched) -> None:
     worker.passes(100)
     worker.passes(30, thread_turned_s=100.0, brokers_heard_s=100.0)
     assert worker.is_alive

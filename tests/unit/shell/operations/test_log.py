@@ -1,4 +1,4 @@
-"""The log is one line a fact, key=value, without what an exception says."""
+"""The log: one line for each fact as key=value, without messages of exceptions."""
 
 import json
 import logging
@@ -14,7 +14,7 @@ from apportion.shell.operations.log import KeyValueFormatter, RefusalLog, log_fa
 
 @pytest.fixture
 def _logging() -> Iterator[None]:
-    """Put back what a process sets once."""
+    """Restore settings that a process changes once."""
     loggers = logging.root, logging.getLogger("apportion")
     before, handlers = [logger.level for logger in loggers], logging.root.handlers
     of_threads = threading.excepthook
@@ -43,7 +43,7 @@ def test_our_facts_and_the_warnings_of_libraries_go_to_stderr(capsys: pytest.Cap
 
 
 @pytest.mark.usefixtures("_logging")
-def test_each_code_of_refused_events_is_told_at_most_once_a_second(
+def test_each_code_of_refused_events_is_logged_at_most_once_a_second(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     log_to_stderr()
@@ -59,7 +59,7 @@ def test_each_code_of_refused_events_is_told_at_most_once_a_second(
 
 
 @pytest.mark.usefixtures("_logging")
-def test_a_thread_that_fails_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failing_thread_is_logged_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     """The client fails in its thread when it is stopped while no broker answers."""
     log_to_stderr()
     thread = threading.Thread(target=int, args=("secret",))
@@ -77,7 +77,7 @@ def line(message: str, *arguments: object, fields: dict[str, object] | None = No
     return KeyValueFormatter().format(record)
 
 
-def test_a_fact_is_told_with_time_level_and_fields() -> None:
+def test_a_fact_is_logged_with_time_level_and_fields() -> None:
     told = line("ready", fields={"rows": 3, "after_s": 1.5})
     assert (
         told
@@ -85,13 +85,13 @@ def test_a_fact_is_told_with_time_level_and_fields() -> None:
     )
 
 
-def test_what_is_not_plain_is_quoted_and_stays_in_its_line() -> None:
+def test_special_characters_are_quoted_and_stay_in_their_line() -> None:
     told = line('a "b"\n%s', "c=d")
     assert told.endswith('message="a \\"b\\"\\nc=d"')
     assert "\n" not in told
 
 
-def test_an_exception_is_told_by_its_type_alone() -> None:
+def test_an_exception_is_logged_by_its_type_alone() -> None:
     try:
         int("secret")
     except ValueError:

@@ -1,4 +1,4 @@
-"""What libraries say again and again is told now and then, and so is that it has ended."""
+"""Rate limit of repeated library log lines, with a line at their end."""
 
 import logging
 from collections.abc import Callable
@@ -35,7 +35,7 @@ class Log:
             self.told.append((self.now_s, record.getMessage(), count))
 
     def go_on(self, seconds: float) -> None:
-        """Let time pass, and do what is due."""
+        """Advance the clock, and run due work."""
         end_s = self.now_s + seconds
         while due := [one for one in self.waiting if one[0] <= end_s]:
             at_s, do = first = min(due, key=lambda one: one[0])
@@ -50,7 +50,7 @@ def log() -> Log:
     return Log()
 
 
-def test_a_line_that_comes_again_is_told_every_half_minute_with_a_count(log: Log) -> None:
+def test_a_repeated_line_is_logged_every_half_minute_with_a_count(log: Log) -> None:
     for number in range(700):
         log.line(CONNECT, 1, f"try {number}")
         log.go_on(0.1)
@@ -58,7 +58,7 @@ def test_a_line_that_comes_again_is_told_every_half_minute_with_a_count(log: Log
     assert log.over == []
 
 
-def test_lines_of_other_kinds_and_loggers_are_told_beside_it(log: Log) -> None:
+def test_lines_of_other_kinds_and_loggers_are_logged_separately(log: Log) -> None:
     log.line(CONNECT, 1, "refused")
     log.line("Unable to update metadata from [1]")
     log.line(CONNECT, 1, "refused", logger="aiokafka.producer")
@@ -75,7 +75,7 @@ def test_ours_always_pass(log: Log) -> None:
     assert log.over == []
 
 
-def test_when_no_more_come_it_is_told_once_and_the_next_is_told_at_once(log: Log) -> None:
+def test_the_end_of_repeats_is_logged_once_and_the_next_line_at_once(log: Log) -> None:
     for _ in range(40):
         log.line(CONNECT, 1, "refused")
         log.go_on(0.5)
@@ -99,7 +99,7 @@ def test_a_line_alone_is_nothing_to_recover_from(log: Log) -> None:
         "Heartbeat failed for group %s because it is rebalancing",
     ],
 )
-def test_what_healthy_clients_say_too_is_told_only_if_it_lasts(log: Log, line: str) -> None:
+def test_lines_of_healthy_clients_are_logged_only_if_they_last(log: Log, line: str) -> None:
     log.line(line, "g")
     log.go_on(1)
     log.line(line, "g")

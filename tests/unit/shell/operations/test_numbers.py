@@ -1,4 +1,4 @@
-"""What a batch adds to the metrics, and that nobody makes them grow without bound."""
+"""Metrics added by a batch, and the bound on the number of series."""
 
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
@@ -68,8 +68,8 @@ def test_end_to_end_is_from_the_records_time_and_never_negative() -> None:
     assert values["apportion_end_to_end_seconds_bucket", "2.5"] == 2
 
 
-def test_what_can_be_counted_is_there_from_the_start() -> None:
-    """A rate of what was never there is nothing, not zero: an alert on it would not go off."""
+def test_every_counter_exists_from_the_start() -> None:
+    """The rate of an absent series is empty, not zero: an alert on it would not fire."""
     values = scraped(Numbers())
     counters = [metric for metric in METRICS if metric.kind is MetricKind.COUNTER and not metric.labels]
     assert all(values[counter.name,] == 0 for counter in counters)
@@ -110,7 +110,7 @@ def test_very_many_sessions_make_no_series_at_all() -> None:
     assert not any("session-" in label for [one] in [series] for key in one for label in key)
 
 
-def test_no_tenant_is_named_unless_asked_for() -> None:
+def test_tenants_are_named_only_on_request() -> None:
     tally, numbers = BatchTally(), Numbers()
     tally.answered([(outcome(), 0.0001)])
     numbers.batch(batched(tally), NOW_S)
@@ -132,7 +132,7 @@ def test_no_metric_has_a_session_or_an_id_as_a_label() -> None:
     }
 
 
-def test_partitions_that_went_to_another_worker_are_told_of_no_more() -> None:
+def test_partitions_of_another_worker_leave_the_metrics() -> None:
     numbers = Numbers()
     [lag] = [metric for metric in METRICS if metric.name == "apportion_lag_events"]
     numbers.put_all(lag, {0: 3, 1: 5})

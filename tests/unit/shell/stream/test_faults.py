@@ -1,4 +1,4 @@
-"""What is told of a worker that stops."""
+"""The message of a worker that stops."""
 
 import pytest
 from aiokafka.errors import KafkaTimeoutError
@@ -9,7 +9,7 @@ from apportion.shell.stream.faults import EventFailedError, WorkerFailedError
 RECORD = Record("context-requests", 2, 7, 0, b"key", b"value")
 
 
-def test_an_error_of_ours_is_told_by_its_type_and_place_and_never_by_its_text() -> None:
+def test_our_errors_are_reported_by_type_and_place_never_by_text() -> None:
     with pytest.raises(ValueError, match="secret") as caught:
         int("secret")
     told = str(EventFailedError(RECORD, caught.value))
@@ -27,11 +27,11 @@ def test_an_error_of_ours_is_told_by_its_type_and_place_and_never_by_its_text() 
         (TimeoutError(), "TimeoutError"),
     ],
 )
-def test_a_lost_delivery_is_told_as_the_brokers(error: Exception, named: str) -> None:
+def test_a_lost_delivery_is_reported_as_the_brokers_failure(error: Exception, named: str) -> None:
     told = str(EventFailedError(RECORD, error))
     assert f"the broker did not acknowledge ({named})" in told
     assert "report" not in told
 
 
-def test_a_stream_that_ended_for_no_reason_says_so() -> None:
+def test_a_stream_that_ended_without_an_error_is_reported() -> None:
     assert "no reason was given" in str(WorkerFailedError(None))

@@ -1,4 +1,4 @@
-"""What is seen of a worker: when it has something to do, and when it hangs."""
+"""The health probe of a worker: its work, and its hangs."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
@@ -37,7 +37,7 @@ MINUTE_S = 60
 
 
 class Writer:
-    """Makes batches durable when it is told to, and otherwise hangs."""
+    """A writer that makes batches durable on request, and otherwise hangs."""
 
     moves_offsets = False
 
@@ -59,7 +59,7 @@ class Writer:
 
 
 class Client:
-    """Stands for a client whose brokers answer where partitions end."""
+    """A fake client with brokers that return the ends of partitions."""
 
     def __init__(self) -> None:
         self.end = 0
@@ -74,7 +74,7 @@ class Client:
 
 
 class GroupMember(Client):
-    """Stands for the group's member, which has one partition."""
+    """A fake group member with one partition."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ class GroupMember(Client):
 
 
 class Reader(Client):
-    """Stands for the reader, whose brokers answer up to where it can read."""
+    """A fake reader with brokers that return the end of readable records."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ class Reader(Client):
 
 
 class Stage:
-    """A worker of one partition with a pipeline of its own, and brokers as they are told to be."""
+    """A worker of one partition with its own pipeline and scripted brokers."""
 
     def __init__(self, new_queue: NewQueue = lambda _rows, _wake: FifoQueue()) -> None:
         self.now_s = 0.0
@@ -141,7 +141,7 @@ class Stage:
         self.pipeline.begin(0, self.rows, 0)
 
     async def commit(self) -> bool:
-        """Commit what the pipeline says."""
+        """Commit the offsets of the pipeline."""
         offsets = self.pipeline.committable()
         self.pipeline.committed({partition: offset for partition, (offset, _) in offsets.items()})
         return bool(offsets)
@@ -224,7 +224,7 @@ async def test_partitions_that_never_flow_make_the_worker_dead(stage: Stage) -> 
 
 
 async def test_sessions_that_are_not_read_on_make_the_worker_dead(stage: Stage) -> None:
-    """After the deadline by which such a worker ends itself: there may be one whose deadline hangs, too."""
+    """The probe acts after the worker's own deadline, in case that deadline hangs too."""
     stage.pipeline.abandon()
     stage.member.is_recovering = True
     for offset in range(20):
@@ -238,7 +238,7 @@ async def test_sessions_that_are_not_read_on_make_the_worker_dead(stage: Stage) 
 async def test_a_clients_thread_that_takes_no_turn_makes_the_worker_dead_within_a_minute(
     stage: Stage,
 ) -> None:
-    """Nothing else is seen of it then: no broker is heard, which alone excuses standing still."""
+    """No other signal shows it: silent brokers alone would excuse a worker without progress."""
     stage.member.is_turning = False
     stage.brokers_are(away=True)
     await stage.passes(MINUTE_S)
@@ -267,7 +267,7 @@ async def test_brokers_that_take_a_question_and_never_answer_it_do_not(stage: St
     assert stage.probe.health.why_not_ready() == ()
 
 
-async def test_health_is_told_while_a_question_to_a_broker_waits(stage: Stage) -> None:
+async def test_health_is_served_while_a_broker_call_waits(stage: Stage) -> None:
     stage.brokers_are(silent=True)
     asking = asyncio.create_task(stage.probe.ask())
     await asyncio.sleep(0)
@@ -290,7 +290,7 @@ async def test_offsets_without_a_record_behind_the_last_event_are_no_lag_and_no_
     assert stage.value(metrics.LAG, "0") == 0
 
 
-async def test_what_an_open_transaction_holds_back_is_no_work_and_has_a_metric(stage: Stage) -> None:
+async def test_records_behind_an_open_transaction_are_no_lag_and_have_a_metric(stage: Stage) -> None:
     stage.member.end = 7
     await stage.passes(5 * MINUTE_S)
     await stage.probe.refresh()
@@ -339,7 +339,7 @@ async def test_a_worker_that_the_group_never_takes_is_dead_though_it_has_no_part
     await stage.probe.refresh()
 
 
-async def test_lag_is_what_is_not_durable(stage: Stage) -> None:
+async def test_lag_counts_events_that_are_not_durable(stage: Stage) -> None:
     stage.compose(events=3)
     stage.ends_at(10)
     await stage.passes(5)
@@ -353,7 +353,7 @@ async def test_lag_is_what_is_not_durable(stage: Stage) -> None:
     assert stage.value(metrics.EVENTS) == 3
 
 
-async def test_what_would_be_read_again_is_what_was_fetched_and_is_not_committed(stage: Stage) -> None:
+async def test_uncommitted_counts_fetched_events_without_a_commit(stage: Stage) -> None:
     stage.compose(events=9)
     await stage.probe.refresh()
     assert stage.value(metrics.UNCOMMITTED, "0") == 9
@@ -380,7 +380,7 @@ def with_failures(failures: int) -> CommitMetadata:
     return CommitMetadata(failures=failures - 1, under_way="event")
 
 
-async def test_an_event_that_has_ended_workers_is_shown_until_it_is_dealt_with_and_some_minutes_longer(
+async def test_a_failing_event_is_shown_until_minutes_after_its_end(
     stage: Stage,
 ) -> None:
     stage.pipeline.end()
@@ -415,7 +415,7 @@ async def test_a_worker_that_starts_shows_the_failures_of_its_group_until_its_ow
     assert stage.value(metrics.EVENT_FAILURES, "0") == 0
 
 
-async def test_a_worker_that_ends_by_itself_in_time_is_not_ended_before() -> None:
+async def test_the_probe_waits_longer_than_the_workers_own_deadlines() -> None:
     patience = patience_of(Settings())
     assert patience.stalled_s <= MINUTE_S
     slow = patience_of(Settings(delivery_timeout_s=40.0, session_timeout_s=60.0, rebalance_timeout_s=90.0))

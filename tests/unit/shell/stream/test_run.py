@@ -1,4 +1,4 @@
-"""The worker goes when it is asked to, whatever its group says."""
+"""The end of a worker on request, in any state of its group."""
 
 import socket
 import subprocess
@@ -47,14 +47,14 @@ def run(state: str, **variables: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def test_a_worker_whose_health_port_is_anothers_ends_where_it_was_set() -> None:
+def test_a_configured_health_port_in_use_ends_the_worker() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         done = run("idle", APPORTION_HEALTH_PORT=str(taken.getsockname()[1]))
     assert done.returncode == 1
     assert "PortTakenError" in done.stderr
 
 
-def test_a_worker_whose_health_port_is_anothers_goes_on_where_it_was_not_set() -> None:
+def test_a_default_health_port_in_use_does_not_end_the_worker() -> None:
     with socket.socket() as taken:
         with suppress(OSError):  # another worker's: as good
             taken.bind(("127.0.0.1", 9464))
@@ -64,7 +64,7 @@ def test_a_worker_whose_health_port_is_anothers_goes_on_where_it_was_not_set() -
     assert 'message="no health endpoints" reason=health_port_taken port=9464' in done.stderr
 
 
-def test_a_worker_whose_content_leaves_the_machine_unencrypted_begins_with_a_warning() -> None:
+def test_an_unencrypted_remote_connection_starts_with_a_warning() -> None:
     done = run("idle", APPORTION_BROKERS="kafka:9092")
     assert 'level=warning logger=apportion message="unencrypted connection" why="all content' in done.stderr
     assert "unencrypted" not in run("idle").stderr
@@ -78,7 +78,7 @@ def test_a_worker_whose_content_leaves_the_machine_unencrypted_begins_with_a_war
         ("crashed", 1, "in_flight=0 failure="),
     ],
 )
-def test_a_worker_that_cannot_leave_its_group_in_time_goes_without(
+def test_a_worker_that_cannot_leave_its_group_in_time_ends_anyway(
     state: str, exit_code: int, told: str
 ) -> None:
     done = run(state)

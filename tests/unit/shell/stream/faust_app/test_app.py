@@ -47,7 +47,7 @@ def test_the_bound_of_remembered_compositions_is_the_setting() -> None:
     assert len(app.answers.memory.compositions) == 0
 
 
-def test_two_apps_of_one_process_share_nothing() -> None:
+def test_two_apps_of_one_process_share_no_state() -> None:
     first, second = create_app(Settings(app_id="a")), create_app(Settings(app_id="b", partitions=8))
     assert (first.conf.id, second.conf.id) == ("a", "b")
     assert first.sessions is not second.sessions
@@ -60,7 +60,7 @@ def test_the_table_has_the_changelog_that_topics_create_makes() -> None:
     assert create_app(settings).sessions.changelog_topic_name == changelog_topic(settings)
 
 
-def test_nothing_is_made_opened_or_committed_by_accident() -> None:
+def test_faust_creates_opens_and_commits_nothing_by_default() -> None:
     conf = create_app(Settings()).conf
     assert not conf.web_enabled
     assert not conf.topic_allow_declare
@@ -71,7 +71,7 @@ def test_nothing_is_made_opened_or_committed_by_accident() -> None:
     assert conf.table_standby_replicas == 0
 
 
-def test_the_brokers_are_those_of_the_settings() -> None:
+def test_the_brokers_come_from_the_settings() -> None:
     app = create_app(Settings(brokers=("a:1", "[::1]:2")))
     assert [str(url) for url in app.conf.broker] == ["kafka://a:1", "kafka://[::1]:2"]
 
@@ -105,7 +105,7 @@ def test_joining_a_group_outlasts_a_rebalance_and_faust_takes_any_session() -> N
     assert create_app(Settings(session_timeout_s=200.0)).conf.broker_request_timeout == 200.0
 
 
-def test_by_default_a_brokers_death_is_waited_out_and_a_session_outlives_what_is_in_flight() -> None:
+def test_default_timeouts_outlast_a_broker_death_and_records_in_flight() -> None:
     settings = Settings()
     broker_session_s, election_s = 9.0, 1.0
     noticed_s = broker_session_s + election_s
@@ -127,12 +127,12 @@ async def test_a_record_is_written_once_and_tried_for_as_long_as_a_delivery_may_
         await client.stop()
 
 
-def test_silent_brokers_are_told_within_ten_seconds_of_starting() -> None:
+def test_silent_brokers_are_reported_within_ten_seconds_of_the_start() -> None:
     start_s = 2.0
     assert Settings().request_timeout_s + start_s <= 10.0
 
 
-def test_a_default_policy_that_nobody_knows_is_told_before_anything_starts() -> None:
+def test_an_unknown_default_policy_is_refused_before_the_start() -> None:
     with pytest.raises(SettingsError, match=r"default_policy .*known: .*lanes"):
         create_app(Settings(default_policy="nobody's"))
 
@@ -168,6 +168,6 @@ def test_tenants_take_turns_only_if_they_have_limits(limits: dict[str, str], que
     ("guarantee", "writer"),
     [("effectively_once", EffectivelyOnceWriter), ("exactly_once", ExactlyOnceWriter)],
 )
-def test_the_guarantee_that_is_asked_for_chooses_the_writer(guarantee: str, writer: type) -> None:
+def test_the_guarantee_chooses_the_writer(guarantee: str, writer: type) -> None:
     app = create_app(load_settings({"guarantee": guarantee}, environment={}))
     assert type(app.writer) is type(app.pipeline._writer) is writer

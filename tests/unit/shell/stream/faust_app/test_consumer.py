@@ -28,7 +28,7 @@ def record(offset: int) -> Any:
 
 
 class Member:
-    """Stands for the consumer's thread and for the reader: notes what it is asked, and answers as told."""
+    """A fake of the consumer's thread and of the reader: it records calls and gives scripted answers."""
 
     def __init__(self) -> None:
         self.steps: list[Any] = []
@@ -63,7 +63,7 @@ class Member:
 
 @pytest_asyncio.fixture
 async def consumer() -> AsyncIterator[PipelineConsumer]:
-    """A consumer whose rows are read, before it goes to its committed offsets."""
+    """A consumer with recovered rows, before it seeks to its committed offsets."""
     found: PipelineConsumer = create_app(Settings()).consumer
     loop = found._thread.thread_loop
     found._thread = found.app.reader = found.app.pipeline._reader = Member()
@@ -118,7 +118,7 @@ async def test_a_partition_flows_from_its_committed_offset_or_from_its_beginning
 async def test_partitions_that_are_taken_away_while_they_are_sought_do_not_flow(
     consumer: PipelineConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who waits for the seek gives up, and it goes on; when they are ours again, they begin to flow once."""
+    """The waiter for a seek gives up, and the seek goes on; returned partitions begin to flow once."""
 
     async def nothing(*_: object) -> None:
         pass
@@ -147,7 +147,7 @@ async def test_partitions_that_are_taken_away_while_they_are_sought_do_not_flow(
     assert consumer.app.pipeline.has_room(0)
 
 
-async def test_what_is_read_across_a_rebalance_is_dropped(
+async def test_records_read_across_a_rebalance_are_dropped(
     consumer: PipelineConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its partitions have a new owner, or are sought again: rows are not read for them yet."""
@@ -172,7 +172,7 @@ async def test_what_is_read_across_a_rebalance_is_dropped(
 
 
 async def test_the_committed_offsets_are_sought_when_no_read_is_under_way(consumer: PipelineConsumer) -> None:
-    """What a read brings that began before would be taken for what comes next."""
+    """Records of an earlier read would otherwise be taken for the next ones."""
     client, pipeline = consumer._thread, consumer.app.pipeline
     for partition in (0, 1):
         pipeline.begin(partition, consumer.app.sessions.rows_of(partition), None)
@@ -189,10 +189,10 @@ async def test_the_committed_offsets_are_sought_when_no_read_is_under_way(consum
     assert [step for step, _ in client.steps] == ["read", "seek"]
 
 
-async def test_a_read_waits_for_a_seek_that_a_rebalance_made_nobody_wait_for(
+async def test_a_read_waits_for_a_seek_that_its_rebalance_abandoned(
     consumer: PipelineConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It goes on, and what was read meanwhile would be read again."""
+    """The seek goes on, and records read before its end would be read again."""
     client, begun, may_end = consumer._thread, asyncio.Event(), asyncio.Event()
 
     async def committed(_: object) -> dict[TP, tuple[int, str]]:
@@ -213,7 +213,7 @@ async def test_a_read_waits_for_a_seek_that_a_rebalance_made_nobody_wait_for(
     assert [step for step, _ in client.steps] == ["seek", "read"]
 
 
-async def test_what_is_durable_is_committed_once(consumer: PipelineConsumer) -> None:
+async def test_a_durable_offset_is_committed_once(consumer: PipelineConsumer) -> None:
     await consumer.perform_seek()
     consumer.app.pipeline.flows[1].durable_offset = 9
     assert await consumer.commit()
@@ -221,7 +221,7 @@ async def test_what_is_durable_is_committed_once(consumer: PipelineConsumer) -> 
     assert consumer._thread.steps[1:] == [("commit", {OTHER: 9})]
 
 
-async def test_what_the_group_does_not_take_is_committed_again(consumer: PipelineConsumer) -> None:
+async def test_a_commit_that_the_group_refuses_is_repeated(consumer: PipelineConsumer) -> None:
     await consumer.perform_seek()
     consumer._thread.group_takes_commits = False
     consumer.app.pipeline.flows[1].durable_offset = 9

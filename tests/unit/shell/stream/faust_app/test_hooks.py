@@ -58,7 +58,7 @@ async def test_the_transport_makes_our_consumer(app: WorkerApp) -> None:
     assert type(app.consumer) is PipelineConsumer
 
 
-async def test_the_agents_stream_subscribes_to_the_requests_though_nobody_reads_it(app: WorkerApp) -> None:
+async def test_the_unread_agent_stream_subscribes_to_the_requests(app: WorkerApp) -> None:
     agent = app.agents["requests"]
     assert not list(app.topics)
     actor = agent()
@@ -146,7 +146,7 @@ async def test_a_member_counts_as_polled_for_as_long_as_it_runs(
     assert app.conf.broker_max_poll_interval >= 30 * 86_400
 
 
-async def test_a_broker_that_is_silent_when_connected_to_holds_nobody_up() -> None:
+async def test_a_silent_broker_does_not_block_the_connection() -> None:
     left = asyncio.Event()
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -161,7 +161,7 @@ async def test_a_broker_that_is_silent_when_connected_to_holds_nobody_up() -> No
     consumer = app.consumer._thread._create_worker_consumer(app.transport)
     client = consumer._client
     client.cluster._brokers[7] = BrokerMetadata(7, host, port, None)
-    async with asyncio.timeout(DEADLINE_S):  # by itself it waits as long as a joining may take
+    async with asyncio.timeout(DEADLINE_S):  # its default wait is as long as joining may take
         assert not await client.ready(7)
         await left.wait()
     assert client._request_timeout_ms / 1000 > DEADLINE_S
@@ -171,7 +171,7 @@ async def test_a_broker_that_is_silent_when_connected_to_holds_nobody_up() -> No
 
 
 class Coordinator:
-    """Stands for the client's coordinator, which sends by `_send_req` alone."""
+    """A fake of the client's coordinator, which sends by `_send_req` alone."""
 
     def __init__(self, error_code: int = 0) -> None:
         self.taken = False
@@ -230,7 +230,7 @@ async def test_heartbeats_and_joinings_confirm_the_membership(
         assert app.membership.is_held
 
 
-async def test_what_the_client_keeps_for_who_polls_it_is_seen(
+async def test_errors_that_the_client_keeps_for_a_poll_are_seen(
     app: WorkerApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert app.consumer._thread.group_failure() is None, "it is not there yet"
@@ -294,7 +294,7 @@ async def test_a_static_member_that_another_has_replaced_does_not_join_again(
 
 
 @pytest.mark.parametrize("static_member", [None, "worker-0"])
-async def test_a_member_that_the_group_has_let_go_joins_again(
+async def test_a_removed_member_joins_the_group_again(
     app: WorkerApp, monkeypatch: pytest.MonkeyPatch, static_member: str | None
 ) -> None:
     app.settings = Settings(static_member=static_member)
@@ -351,7 +351,7 @@ async def test_a_crash_of_the_agent_ends_the_app_and_leaves_the_rest_alive(app: 
     assert not app.producer.crashed
 
 
-async def test_the_app_tells_when_the_table_is_read(app: WorkerApp, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_app_reports_the_end_of_recovery(app: WorkerApp, monkeypatch: pytest.MonkeyPatch) -> None:
     told = []
 
     async def recovered() -> bool:

@@ -1,4 +1,4 @@
-"""Faust's recovery is ours: it begins again when partitions move, and what it cannot do ends the worker."""
+"""Our recovery in place of Faust's: it restarts when partitions move, and its failure ends the worker."""
 
 import asyncio
 import gc
@@ -21,14 +21,14 @@ DEADLINE_S = 5
 
 
 class Fetched:
-    """Something in a cycle, as what a client has fetched."""
+    """An object in a reference cycle, like data fetched by a client."""
 
     def __init__(self) -> None:
         self.itself = self
 
 
 class Reading:
-    """Stands in for reading the changelog: waits to be told that it is done."""
+    """A fake reading of the changelog, which waits until it is set to done."""
 
     def __init__(self) -> None:
         self.fetched: WeakSet[Fetched] = WeakSet()
@@ -86,7 +86,7 @@ async def running(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
     app.consumer._thread.thread_loop.close()
 
 
-async def test_faust_reads_no_changelog_by_itself(running: Running) -> None:
+async def test_faust_itself_reads_no_changelog(running: Running) -> None:
     assert type(running.app.tables.recovery) is SessionRecovery
     assert {task.fun for task in running.recovery._get_tasks()} >= {SessionRecovery._restart_recovery.fun}
 
@@ -99,7 +99,7 @@ async def test_requests_flow_when_sessions_are_read_and_not_before(running: Runn
     assert await asyncio.wait_for(running.flowing.get(), DEADLINE_S) == 3
 
 
-async def test_partitions_that_move_meanwhile_are_read_anew(running: Running) -> None:
+async def test_partitions_that_move_during_recovery_are_read_again(running: Running) -> None:
     running.assign(3)
     await running.reading.begun_times(1)
     running.assign(4)
@@ -110,10 +110,10 @@ async def test_partitions_that_move_meanwhile_are_read_anew(running: Running) ->
     assert running.flowing.empty()
 
 
-async def test_after_any_number_of_rebalances_nothing_is_held_of_what_was_fetched_for_them(
+async def test_data_fetched_for_earlier_rebalances_is_released(
     running: Running,
 ) -> None:
-    gc.disable()  # a worker looks so seldom by itself that it comes to this
+    gc.disable()  # a worker collects so seldom that no collection may run here
     try:
         for generation in range(1, 6):
             running.assign(generation)
@@ -128,7 +128,7 @@ async def test_after_any_number_of_rebalances_nothing_is_held_of_what_was_fetche
 @pytest.mark.parametrize(
     "error", [ChangelogTruncatedError("there", 2, 1), RecoveryFailedError("there", "why")]
 )
-async def test_what_cannot_be_read_ends_the_app_also_while_it_starts(
+async def test_an_unreadable_changelog_ends_the_app_even_at_its_start(
     running: Running, error: Exception
 ) -> None:
     running.reading.error = error
@@ -141,7 +141,7 @@ async def test_what_cannot_be_read_ends_the_app_also_while_it_starts(
     assert running.flowing.empty()
 
 
-async def test_partitions_are_written_for_by_nobody_else_before_anything_is_read_of_them(
+async def test_earlier_writers_are_fenced_before_recovery_reads(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refused(_: object) -> None:

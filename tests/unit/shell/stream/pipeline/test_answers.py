@@ -71,7 +71,7 @@ def test_an_answer_is_a_composed_event_a_decision_and_the_next_row() -> None:
 
 
 class LoadedCounters(dict[str, TokenCounter]):
-    """Counters that load when they are looked up, and the names of those that were."""
+    """Counters that load on lookup, and the names of loaded counters."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ def test_the_same_record_from_the_same_row_gives_the_same_bytes_in_every_worker(
     assert without_run(*again[0]) == without_run(*again[1])
 
 
-def test_run_tells_who_made_the_decision_from_what() -> None:
+def test_the_run_section_names_worker_and_source() -> None:
     decision = event_of(messages(answers("apportion@host:1"), record(request("r1"), offset=3))[1])
     run = decision["run"]
     assert run["source"] == {"topic": "context-requests", "partition": 0, "offset": 3}
@@ -139,7 +139,7 @@ def test_a_record_under_another_key_than_its_sessions_is_refused() -> None:
     assert caught.value.code == "wrong_key"
 
 
-def test_requests_that_name_no_policy_get_the_default_one() -> None:
+def test_requests_without_a_policy_get_the_default_one() -> None:
     settings = Settings(partitions=1, default_policy="categories")
     one = candidate("a", lane=None, category="work", kind=None)
     with pytest.raises(EventError) as caught:
@@ -232,7 +232,7 @@ def _refusal(bad: Record) -> EventError:
     return caught.value
 
 
-def test_a_dead_letter_holds_no_more_of_the_event_than_the_settings_say() -> None:
+def test_a_dead_letter_holds_only_the_set_part_of_the_event() -> None:
     settings = Settings(partitions=1, dead_letter_value=DeadLetterValue.DIGEST)
     bad = Record("context-requests", 2, 9, 1_000, b"key", b"no event", (("x", b"private"),))
     held = event_of(answers(settings=settings).refuse(bad, _refusal(bad)))

@@ -1,4 +1,4 @@
-"""What a run of a partition's events gives, and where a batch of them ends."""
+"""Batches of a partition's events: their outputs and their ends."""
 
 import gc
 import json
@@ -110,7 +110,7 @@ def test_an_artifact_gives_a_row_alone() -> None:
     assert len(batch.states) == 1
 
 
-def test_what_the_row_has_seen_gives_nothing_and_is_taken() -> None:
+def test_offsets_that_the_row_has_seen_give_no_output() -> None:
     rows = rows_with(Row(5, EMPTY))
     batch = compose(*(read(offset, request(f"r{offset}")) for offset in (4, 5, 6)), rows=rows)
     assert batch.next_offset == 7
@@ -138,14 +138,14 @@ def test_a_record_of_no_known_time_has_none_in_its_dead_letter() -> None:
     assert json.loads(letter.value)["source"]["timestamp_ms"] == -1
 
 
-def test_rows_are_what_they_were_when_a_batch_is_taken_back() -> None:
+def test_rows_are_restored_if_a_batch_is_undone() -> None:
     rows = rows_with(Row(2, EMPTY))
     batch = compose(read(3, request("r0")), rows=rows)
     rows.restore(batch.before)
     assert rows.row(KEY) == Row(2, EMPTY)
 
 
-def test_a_batch_that_is_taken_back_leaves_its_repairs_to_the_next() -> None:
+def test_an_undone_batch_leaves_its_repairs_to_the_next() -> None:
     other, new, late = b"default/t", encode_row(Row(2, EMPTY)), encode_row(Row(1, EMPTY))
     rows = PartitionRows("changelog 0")
     rows.read([Stored(0, other, new), Stored(1, other, late)])
@@ -172,7 +172,7 @@ def test_a_batch_ends_at_each_bound_and_has_one_event_at_least(bounds: BatchBoun
     assert batch.events == 1
 
 
-def test_a_batch_goes_on_where_the_one_before_ended() -> None:
+def test_a_batch_begins_at_the_end_of_the_batch_before() -> None:
     rows, made = PartitionRows("changelog 0"), composer()
     records = [read(offset, request(f"r{offset}")) for offset in range(3)]
     assert made.compose(rows, records, 2).offset == 2
@@ -202,7 +202,7 @@ def test_the_last_of_too_many_refused_events_is_in_the_batch() -> None:
     assert isinstance(batch.failure, TooManyDeadLettersError)
 
 
-def test_what_is_refused_holds_nothing_of_what_was_fetched() -> None:
+def test_a_refused_event_releases_its_fetched_data() -> None:
     """An error that is kept holds its frames, and they the records: a cycle, which is seldom looked for."""
     bad = [BAD, request("r", "another session"), request("r") | {"candidates": 1}, "no event"]
     gc.collect()

@@ -45,9 +45,7 @@ def of_all(events: str) -> list[tuple[str, str]]:
         ("AAABBBCCC", 0),
     ],
 )
-def test_it_stops_when_more_than_the_share_of_a_full_window_and_of_the_tenants_were_refused(
-    events: str, stops_after: int
-) -> None:
+def test_it_stops_over_the_share_of_a_full_window_and_of_its_tenants(events: str, stops_after: int) -> None:
     """A letter is an event of that tenant, a capital one is refused."""
     named = [(event.lower(), "x" if event.isupper() else ".") for event in events]
     assert count_all(DeadLetterShare(4, 0.5), *named) == stops_after
@@ -70,7 +68,7 @@ def test_a_producer_that_invents_tenants_never_stops_it(invented: int) -> None:
     assert count_all(share, *events) == 0
 
 
-def test_where_no_tenant_was_ever_answered_it_stops_after_ten_windows_whatever_their_names() -> None:
+def test_without_any_answered_tenant_it_stops_after_ten_windows() -> None:
     assert count_all(DeadLetterShare(4, 0.5), *of_all("x" * 100)) == 40
 
 
@@ -132,11 +130,13 @@ def test_a_share_of_0_stops_when_most_tenants_had_a_refused_event() -> None:
         (None, ErrorCode.EMPTY_VALUE, "-"),
     ],
 )
-def test_whose_an_event_is_its_key_tells(key: bytes | None, refusal: ErrorCode | None, tenant: str) -> None:
+def test_the_key_of_an_event_names_its_tenant(
+    key: bytes | None, refusal: ErrorCode | None, tenant: str
+) -> None:
     assert tenant_of(Record("context-requests", 0, 0, 0, key, b"v"), refusal) == tenant
 
 
-def test_of_keys_as_long_as_events_little_is_held() -> None:
+def test_long_keys_take_little_memory() -> None:
     tracemalloc.start()
     try:
         for number in range(20):
@@ -159,7 +159,7 @@ def test_a_window_reads_back_as_it_was_committed() -> None:
     assert list(again.answered) == ["a"]
 
 
-def test_a_window_of_an_earlier_version_knows_as_answered_whose_events_in_it_were() -> None:
+def test_a_window_of_an_earlier_version_keeps_its_answered_tenants() -> None:
     window = window_of("3;a,b;000301")
     assert (window.seen, list(window.last)) == (3, [("a", False), ("-", True), ("a", True)])
     assert list(window.answered) == ["a"]
@@ -179,7 +179,7 @@ def test_an_invented_tenant_leaves_no_name_in_a_window() -> None:
     assert [share.name_of(tenant) for tenant in ("acme", "invented")] == ["acme", "-"]
 
 
-def test_who_starts_again_is_not_stopped_by_a_producer_that_invents_tenants() -> None:
+def test_a_restarted_worker_is_not_stopped_by_invented_tenants() -> None:
     window = Window(seen=10_000)
     window.add([(f"t{number}", False) for number in range(3)])
     window.add([("-", True)] * 500)
@@ -198,12 +198,12 @@ def test_a_window_keeps_the_last_events_and_counts_all_in_little_room() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "1;a;ff", "x;a;00", "1;a;0"])
-def test_what_is_no_window_is_an_empty_one(text: str) -> None:
+def test_an_invalid_window_is_empty(text: str) -> None:
     window = window_of(text)
     assert (window.seen, list(window.last)) == (0, [])
 
 
-def test_who_starts_again_stops_at_the_next_refused_event() -> None:
+def test_a_restarted_worker_stops_at_the_next_refused_event() -> None:
     first, window = DeadLetterShare(20, 0.5), Window()
     assert count_all(first, *of_all("." * 40)) == 0
     window.add([(f"t{number}", False) for number in range(40)])
@@ -224,7 +224,7 @@ def test_a_worker_that_starts_again_names_the_events_that_it_knows() -> None:
         again.refused("t0")
 
 
-def test_who_starts_again_goes_on_when_events_are_well_again() -> None:
+def test_a_restarted_worker_goes_on_when_events_are_valid_again() -> None:
     window = Window()
     window.add([(f"t{number}", True) for number in range(20)])
     again = DeadLetterShare(20, 0.5)

@@ -1,4 +1,4 @@
-"""All that a batch gives, its rows and its offset stand in one transaction, or nothing of it does."""
+"""Transactions with the outputs, rows and offset of a batch, all or none."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -36,7 +36,7 @@ class Sent:
 
 
 class Cluster:
-    """Stands for the clients of all partitions, and notes what they do."""
+    """Fake clients of all partitions, with a log of their actions."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -54,7 +54,7 @@ class Cluster:
 
 
 class Client:
-    """Stands for the client of one partition."""
+    """A fake client of one partition."""
 
     def __init__(self, cluster: Cluster, partition: int) -> None:
         self._cluster = cluster
@@ -132,7 +132,7 @@ async def stage() -> AsyncIterator[Stage]:
     await made.writer.stop()
 
 
-async def test_outputs_rows_and_offset_stand_in_one_transaction(stage: Stage) -> None:
+async def test_outputs_rows_and_offset_share_one_transaction(stage: Stage) -> None:
     await stage.answer(read(4))
     await stage.durable(5)
     assert stage.done == ["begin", COMPOSED, DECISIONS, CHANGELOG, "offset 5", "commit"]
@@ -145,7 +145,7 @@ async def test_a_committed_offset_is_not_committed_again(stage: Stage) -> None:
     assert stage.pipeline.committable() == {}
 
 
-async def test_beside_the_offset_stands_what_is_known_when_its_events_are_durable(stage: Stage) -> None:
+async def test_commit_metadata_has_the_window_and_stream_time_of_durable_events(stage: Stage) -> None:
     for offset in (0, 1):
         await stage.answer(read(offset))
         await stage.durable(offset + 1)
@@ -173,7 +173,7 @@ async def test_the_markers_of_transactions_are_contained_in_the_changelog(stage:
 
 
 @pytest.mark.parametrize("topic", [COMPOSED, CHANGELOG])
-async def test_what_is_not_acknowledged_aborts_the_transaction_and_ends_it(stage: Stage, topic: str) -> None:
+async def test_an_unacknowledged_record_aborts_and_ends_the_worker(stage: Stage, topic: str) -> None:
     stage.cluster.unacknowledged.add(topic)
     await stage.answer(read(4))
     await stage.until(lambda: stage.failures)
@@ -188,7 +188,7 @@ async def test_what_is_not_acknowledged_aborts_the_transaction_and_ends_it(stage
     assert stage.pipeline.committable() == {}
 
 
-async def test_an_id_that_brokers_have_forgotten_is_initialised_again_and_nothing_is_written_twice(
+async def test_an_expired_producer_id_is_renewed_without_duplicates(
     stage: Stage,
 ) -> None:
     forgotten = KafkaError("Unexpected error during batch delivery")
@@ -202,9 +202,7 @@ async def test_an_id_that_brokers_have_forgotten_is_initialised_again_and_nothin
 
 
 @pytest.mark.parametrize("step", ["offset 5", "commit"])
-async def test_who_is_fenced_ends_at_once_and_what_it_composed_is_rolled_back(
-    stage: Stage, step: str
-) -> None:
+async def test_a_fenced_worker_ends_at_once_and_rolls_back(stage: Stage, step: str) -> None:
     stage.cluster.errors[step] = [ProducerFenced()]
     await stage.answer(read(4))
     await stage.until(lambda: stage.failures)
@@ -219,7 +217,7 @@ async def test_who_is_fenced_ends_at_once_and_what_it_composed_is_rolled_back(
     assert stage.pipeline.committable() == {}
 
 
-async def test_taken_away_the_transaction_is_given_up_and_the_rows_are_what_they_were(stage: Stage) -> None:
+async def test_a_revoked_partition_aborts_its_transaction_and_restores_rows(stage: Stage) -> None:
     stage.cluster.held.clear()
     await stage.answer(read(0))
     await stage.until(lambda: "commit" in stage.done)
@@ -241,7 +239,7 @@ async def test_no_transaction_begins_while_the_group_may_have_given_the_partitio
     await stage.durable(1)
 
 
-async def test_an_assignment_ends_what_was_before_and_begins_each_partition_anew(stage: Stage) -> None:
+async def test_an_assignment_restarts_every_producer(stage: Stage) -> None:
     await stage.writer.assign([0, 1])
     assert stage.done == ["stop 0", "start 0", "start 1"]
     stage.done.clear()
@@ -250,7 +248,7 @@ async def test_an_assignment_ends_what_was_before_and_begins_each_partition_anew
     assert stage.done[-1] == "start 1"
 
 
-async def test_a_coordinator_that_is_away_is_waited_for_and_one_that_refuses_is_told(stage: Stage) -> None:
+async def test_an_unreachable_coordinator_is_retried_and_a_refusal_raises(stage: Stage) -> None:
     stage.cluster.errors["start 0"] = [KafkaConnectionError()]
     await stage.writer.assign([0])
     assert stage.done == ["stop 0", "start 0", "stop 0", "start 0"]
@@ -259,7 +257,7 @@ async def test_a_coordinator_that_is_away_is_waited_for_and_one_that_refuses_is_
         await stage.writer.assign([0])
 
 
-async def test_who_may_have_lost_its_partitions_takes_none_over_and_says_so_in_time(stage: Stage) -> None:
+async def test_an_expired_membership_takes_over_no_partitions(stage: Stage) -> None:
     stage.now_s = 31.0
     with pytest.raises(RecoveryFailedError, match="no transaction could begin"):
         await stage.writer.assign([0])

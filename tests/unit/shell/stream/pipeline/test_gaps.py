@@ -1,4 +1,4 @@
-"""Rows that others wrote between those of a worker are read, and the newer rows are written again."""
+"""Gaps in the changelog: rows of other writers are read, and newer rows are written again."""
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -44,7 +44,7 @@ class Sent(Struct):
 
 
 class Changelog:
-    """Stands for the changelog, and for the client that reads it. A record that is None is a marker."""
+    """A fake changelog and its client. A record of None is a transaction marker."""
 
     def __init__(self) -> None:
         self.records: list[StateRecord | None] = []
@@ -99,7 +99,7 @@ class Writes:
         count_rows(writing.rows, sent)
 
     def abandon(self, writing: Writing) -> None:
-        """Take back nothing."""
+        """Withdraw no record."""
 
 
 class Stage(PipelineStage):
@@ -119,13 +119,13 @@ class Stage(PipelineStage):
 
     @property
     def last_seen(self) -> int:
-        """What the last row of the session has seen, which compaction keeps."""
+        """The seen offset of the session's last row, which compaction keeps."""
         values = [record[1] for record in self.changelog.records if record and record[0] == KEY]
         return seen_offset_of(values[-1] or b"")
 
     @property
     def counts(self) -> tuple[float, float]:
-        """How many gaps and late records were counted."""
+        """The counts of gaps and late records."""
         families = {family.name: family for family in self.numbers.collect()}
         names = [
             metric.name.removesuffix("_total") for metric in (metrics.CHANGELOG_GAPS, metrics.LATE_RECORDS)

@@ -1,4 +1,4 @@
-"""A worker knows by itself when its group may have given its partitions away."""
+"""The worker's own deadline for its membership, after which the group may have moved its partitions."""
 
 import asyncio
 import time
@@ -10,7 +10,7 @@ from apportion.shell.stream.pipeline.membership import Membership, boot_time_s
 pytestmark = pytest.mark.asyncio
 
 
-async def test_who_has_not_joined_holds_nothing() -> None:
+async def test_membership_is_not_held_before_joining() -> None:
     assert not Membership(30.0).is_held
 
 
@@ -31,7 +31,7 @@ async def test_a_late_answer_to_an_older_heartbeat_takes_nothing_away() -> None:
     assert membership.is_held
 
 
-async def test_the_age_is_that_of_the_last_heartbeat() -> None:
+async def test_the_age_counts_from_the_last_heartbeat() -> None:
     membership = Membership(30.0, lambda: 100.0)
     assert membership.age_s == float("inf")
     membership.confirm(97.0)
@@ -49,7 +49,7 @@ async def test_time_during_which_the_machine_is_suspended_counts(monkeypatch: py
     assert not membership.is_held
 
 
-async def test_a_platform_without_a_clock_of_its_boot_has_a_monotonic_one(
+async def test_a_platform_without_a_boot_clock_uses_a_monotonic_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delattr(time, "CLOCK_BOOTTIME", raising=False)
@@ -57,7 +57,7 @@ async def test_a_platform_without_a_clock_of_its_boot_has_a_monotonic_one(
     assert boot_time_s() == 12.0
 
 
-async def test_who_waits_goes_on_when_the_next_heartbeat_is_acknowledged() -> None:
+async def test_a_wait_ends_when_the_next_heartbeat_is_acknowledged() -> None:
     membership = Membership(30.0, lambda: 100.0)
     waiting = asyncio.ensure_future(membership.held())
     await asyncio.wait({waiting}, timeout=0.1)

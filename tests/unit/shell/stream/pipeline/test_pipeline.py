@@ -46,7 +46,7 @@ class Sent:
 
 
 class Broker:
-    """Stands for the producer: notes what is sent, and acknowledges when it is told to."""
+    """A fake producer: it records messages, and acknowledges them on request."""
 
     def __init__(self) -> None:
         self.sent: list[Sent] = []
@@ -86,7 +86,7 @@ class Broker:
 
 
 class Stage(PipelineStage):
-    """A pipeline with one partition, and a broker that is told when to acknowledge."""
+    """A pipeline with one partition, and a broker that acknowledges on request."""
 
     def __init__(self, bounds: BatchBounds, **options: Any) -> None:
         self.broker = Broker()
@@ -117,7 +117,7 @@ async def one_by_one() -> AsyncIterator[Stage]:
     await made.stop()
 
 
-async def test_rows_leave_when_all_outputs_stand_and_the_offset_is_good_when_the_rows_do(
+async def test_rows_follow_durable_outputs_and_the_offset_follows_durable_rows(
     stage: Stage,
 ) -> None:
     await stage.answer(read(0), read(1))
@@ -133,7 +133,7 @@ async def test_rows_leave_when_all_outputs_stand_and_the_offset_is_good_when_the
     assert stage.broker.sent[-1].records == 1, "of a session, the last row alone"
 
 
-async def test_outputs_of_the_next_batch_leave_at_once_and_its_rows_after_those_of_the_first(
+async def test_outputs_of_the_next_batch_leave_at_once_its_rows_in_order(
     one_by_one: Stage,
 ) -> None:
     stage = one_by_one
@@ -150,7 +150,7 @@ async def test_outputs_of_the_next_batch_leave_at_once_and_its_rows_after_those_
     assert stage.committable() == 1
 
 
-async def test_what_partitions_hold_is_composed_as_it_was_read(stage: Stage) -> None:
+async def test_events_of_partitions_are_composed_in_read_order(stage: Stage) -> None:
     stage.pipeline.begin(1, PartitionRows("changelog 1"), None)
     other = replace(read(3), partition=1)
     stage.requests.put(1, other)
@@ -164,7 +164,7 @@ async def test_what_partitions_hold_is_composed_as_it_was_read(stage: Stage) -> 
     assert stage.requests.reads[0] == {0, 1}
 
 
-async def test_a_partition_is_read_again_as_soon_as_what_was_fetched_is_composed(stage: Stage) -> None:
+async def test_a_partition_is_read_again_once_fetched_events_are_composed(stage: Stage) -> None:
     stage.now_s = 31.0
     stage.requests.put(0, read(0))
     stage.run()
@@ -187,7 +187,7 @@ async def test_a_partition_without_room_keeps_no_other_from_being_read(one_by_on
     assert stage.requests.timeouts_s[1] < stage.requests.timeouts_s[0], "the other may have room soon"
 
 
-async def test_while_nothing_flows_nothing_is_read_and_what_begins_to_flow_is_read_at_once(
+async def test_only_flowing_partitions_are_read_and_new_ones_at_once(
     stage: Stage,
 ) -> None:
     stage.pipeline.abandon()
@@ -199,7 +199,7 @@ async def test_while_nothing_flows_nothing_is_read_and_what_begins_to_flow_is_re
     await stage.until(lambda: stage.requests.reads == [{0}])
 
 
-async def test_who_waits_on_purpose_reads_no_more_for_so_long_and_composes_at_once() -> None:
+async def test_lingering_delays_the_next_read_but_not_composing() -> None:
     stage = Stage(BatchBounds(work_s=60.0), linger_s=60.0)
     await stage.answer(read(0))
     assert stage.pipeline.in_flight == 1
@@ -233,7 +233,7 @@ async def test_a_partition_with_enough_in_flight_is_not_fetched_and_goes_on_when
     await stage.broker.has_sent(COMPOSED, IN_FLIGHT_MAX + 1)
 
 
-async def test_what_is_not_acknowledged_ends_it_and_neither_it_nor_what_follows_is_committed(
+async def test_an_unacknowledged_event_ends_it_and_stops_later_commits(
     one_by_one: Stage,
 ) -> None:
     stage = one_by_one
@@ -247,7 +247,7 @@ async def test_what_is_not_acknowledged_ends_it_and_neither_it_nor_what_follows_
     assert CHANGELOG not in stage.broker.topics
 
 
-async def test_what_is_taken_away_is_abandoned_and_the_rows_are_what_they_were(one_by_one: Stage) -> None:
+async def test_a_revoked_partition_is_abandoned_and_its_rows_restored(one_by_one: Stage) -> None:
     stage = one_by_one
     await stage.answer(read(0), read(1))
     await stage.until(lambda: len(stage.requests.reads) == 2)
@@ -266,8 +266,8 @@ async def test_what_is_taken_away_is_abandoned_and_the_rows_are_what_they_were(o
     assert stage.pipeline.has_room(0)
 
 
-async def test_of_a_partition_that_is_taken_away_nothing_is_held(one_by_one: Stage) -> None:
-    """Neither its rows nor what was fetched of it, which waited for room; no look for cycles is needed."""
+async def test_a_revoked_partition_releases_its_memory(one_by_one: Stage) -> None:
+    """Its rows and its waiting fetched records are released without a cyclic collection."""
     stage, lasting = one_by_one, PartitionRows("changelog 1")
     rows, stage.rows = ref(stage.rows), lasting
     gc.collect()
@@ -277,12 +277,12 @@ async def test_of_a_partition_that_is_taken_away_nothing_is_held(one_by_one: Sta
         assert stage.pipeline.flows[0].waiting == 1, "the last one waits for room"
         stage.pipeline.abandon()
         stage.pipeline.end()
-        await stage.until(lambda: rows() is None)  # what was writing learns that it is over
+        await stage.until(lambda: rows() is None)  # the writing task learns that it is over
     finally:
         gc.enable()
 
 
-async def test_what_is_durable_when_a_partition_is_taken_away_may_be_committed(one_by_one: Stage) -> None:
+async def test_durable_events_of_a_revoked_partition_may_be_committed(one_by_one: Stage) -> None:
     stage = one_by_one
     await stage.answer(read(0), read(1))
     stage.broker.acknowledge()
@@ -295,7 +295,7 @@ async def test_what_is_durable_when_a_partition_is_taken_away_may_be_committed(o
     assert stage.committable() is None
 
 
-async def test_asked_to_finish_it_lets_be_written_what_is_composed_and_composes_nothing_more(
+async def test_finishing_writes_composed_events_and_composes_no_more(
     one_by_one: Stage,
 ) -> None:
     stage = one_by_one
@@ -314,7 +314,7 @@ async def test_asked_to_finish_it_lets_be_written_what_is_composed_and_composes_
     assert stage.broker.topics.count(COMPOSED) == 1
 
 
-async def test_nothing_is_composed_while_the_group_may_have_given_the_partition_away(stage: Stage) -> None:
+async def test_an_expired_membership_pauses_composing(stage: Stage) -> None:
     stage.now_s = 31.0
     answering = asyncio.ensure_future(stage.answer(read(0)))
     await asyncio.wait({answering}, timeout=0.1)
@@ -325,7 +325,7 @@ async def test_nothing_is_composed_while_the_group_may_have_given_the_partition_
     assert stage.broker.sent == [], "it was taken away meanwhile"
 
 
-async def test_what_was_composed_when_the_membership_ended_is_not_sent(
+async def test_events_composed_after_the_membership_expired_are_not_sent(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in a worker that was stopped in the middle of composing, and woken when its session was over."""
@@ -353,7 +353,7 @@ async def test_rows_do_not_leave_while_the_group_may_have_given_the_partition_aw
     await stage.broker.has_sent(CHANGELOG)
 
 
-async def test_events_before_one_that_cannot_be_dealt_with_are_written(
+async def test_events_before_a_failing_event_are_written(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = stage.pipeline._composer._answers
@@ -374,7 +374,7 @@ async def test_events_before_one_that_cannot_be_dealt_with_are_written(
 
 
 async def test_refusals_of_before_a_worker_began_count_for_its_next_refused_event() -> None:
-    """So a supervisor that starts it again and again does not empty the topic a window at a time."""
+    """Otherwise a supervisor's restarts would empty the topic, one window at a time."""
     window = Window(3, [("a", True), ("b", True), ("c", True)])
     metadata = encode_metadata(CommitMetadata(window=str(window)))
     stage = Stage(BatchBounds(work_s=60.0), share=DeadLetterShare(4, 0.5), committed=(7, metadata))
@@ -384,7 +384,7 @@ async def test_refusals_of_before_a_worker_began_count_for_its_next_refused_even
     stage.pipeline.abandon()
 
 
-async def test_while_the_end_of_the_policies_is_not_known_nothing_is_sent(stage: Stage) -> None:
+async def test_an_unknown_end_of_the_policies_stops_sending(stage: Stage) -> None:
     stage.policies_unread = True
     with pytest.raises(PoliciesUnreadError):
         await stage.answer(read(0))
@@ -412,7 +412,7 @@ def failures(stage: Stage) -> tuple[int, int] | None:
     return None if committable is None else (committable[0], decode_metadata(committable[1]).failures)
 
 
-async def test_how_often_an_event_has_ended_a_worker_stands_beside_its_offset(
+async def test_commit_metadata_counts_the_failures_of_an_event(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fail_at(stage, monkeypatch, 7)
@@ -440,7 +440,7 @@ async def test_an_event_is_not_counted_as_failed_while_those_before_it_are_not_d
     assert failures(stage) == (0, 0)
 
 
-async def test_an_event_that_has_ended_enough_workers_is_set_aside_where_that_is_wanted(
+async def test_an_event_with_the_maximum_of_failures_is_skipped(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fail_at(stage, monkeypatch, 7)
@@ -478,7 +478,7 @@ async def written(stage: Stage) -> None:
     assert stage.failures == []
 
 
-async def test_it_is_committed_once_that_a_batch_is_under_way_before_the_first_is_composed(
+async def test_a_batch_under_way_is_committed_once_before_its_first_event(
     stage: Stage,
 ) -> None:
     taken_over(stage, CommitMetadata())
@@ -493,7 +493,7 @@ async def test_it_is_committed_once_that_a_batch_is_under_way_before_the_first_i
     assert marks(stage)[1:] == [(8, 0, "")], "what is durable clears it"
 
 
-async def test_nothing_is_under_way_where_nothing_was_fetched(stage: Stage) -> None:
+async def test_without_fetched_events_no_event_is_marked_under_way(stage: Stage) -> None:
     taken_over(stage, CommitMetadata())
     await stage.commit()
     taken_over(stage, UNDER_WAY)
@@ -509,7 +509,7 @@ async def test_a_partition_that_is_given_up_leaves_nothing_under_way(stage: Stag
     assert marks(stage) == [(7, 1, "batch"), (7, 1, "")], "and is no failure"
 
 
-async def test_where_a_worker_died_over_a_batch_its_events_are_composed_one_by_one(stage: Stage) -> None:
+async def test_events_of_a_fatal_batch_are_composed_one_by_one(stage: Stage) -> None:
     taken_over(stage, UNDER_WAY)
     stage.requests.put(0, read(7), read(8))
     for _ in range(2):
@@ -534,7 +534,7 @@ async def test_events_are_composed_together_again_after_as_many_as_a_batch_has(
     stage.pipeline.abandon()
 
 
-async def test_who_hands_over_events_that_are_composed_one_by_one_counts_no_failure(stage: Stage) -> None:
+async def test_a_handover_during_single_composing_counts_no_failure(stage: Stage) -> None:
     taken_over(stage, UNDER_WAY)
     await stage.answer(read(7))
     stage.pipeline.abandon()
@@ -542,7 +542,7 @@ async def test_who_hands_over_events_that_are_composed_one_by_one_counts_no_fail
     assert marks(stage) == [(7, 0, "event"), (7, 0, "batch")]
 
 
-async def test_an_event_that_cannot_be_written_has_ended_no_worker_by_itself(stage: Stage) -> None:
+async def test_an_unwritable_event_counts_as_a_failure_of_the_batch(stage: Stage) -> None:
     taken_over(stage, ALONE)
     await stage.answer(read(7))
     stage.broker.lose(COMPOSED)
@@ -551,7 +551,7 @@ async def test_an_event_that_cannot_be_written_has_ended_no_worker_by_itself(sta
     stage.pipeline.abandon()
 
 
-async def test_an_event_that_was_alone_when_workers_died_is_set_aside(stage: Stage) -> None:
+async def test_an_event_composed_alone_when_workers_died_is_skipped(stage: Stage) -> None:
     taken_over(stage, CommitMetadata(failures=1, under_way="event"), event_failures_max=2)
     assert stage.pipeline.flows[0].failures == 2
     await stage.answer(read(7))
@@ -561,7 +561,7 @@ async def test_an_event_that_was_alone_when_workers_died_is_set_aside(stage: Sta
     stage.pipeline.abandon()
 
 
-async def test_an_event_that_was_answered_before_its_worker_died_is_not_set_aside(stage: Stage) -> None:
+async def test_an_event_answered_before_its_worker_died_is_not_skipped(stage: Stage) -> None:
     await stage.answer(read(7))
     taken_over(stage, ALONE, event_failures_max=1)
     before = len(stage.broker.sent)
@@ -570,7 +570,7 @@ async def test_an_event_that_was_answered_before_its_worker_died_is_not_set_asid
     stage.pipeline.abandon()
 
 
-async def test_an_event_whose_answer_no_broker_takes_is_found_counted_and_set_aside(stage: Stage) -> None:
+async def test_an_event_with_an_unwritable_answer_is_found_and_skipped(stage: Stage) -> None:
     taken_over(stage, CommitMetadata(), event_failures_max=2)
     await stage.answer(read(7), read(8))
     for found in [(7, 0, "batch"), (7, 1, "batch"), (7, 2, "batch")]:

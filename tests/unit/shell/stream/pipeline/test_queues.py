@@ -60,7 +60,7 @@ class Written(Struct):
 
 
 class Topics:
-    """What is durable: what a batch gives stands with its offset, or not at all."""
+    """Durable records: the outputs of a batch and its offset, all or none."""
 
     def __init__(self) -> None:
         self.outputs: list[OutboundRecord] = []
@@ -163,7 +163,7 @@ class Stage:
         self.pipeline.begin(0, topics.rows(max_lateness_s), offset, metadata)
 
     async def commit(self) -> bool:
-        """Commit what the pipeline says."""
+        """Commit the offsets of the pipeline."""
         offsets = self.pipeline.committable()
         for committed in offsets.values():
             self.topics.committed = committed
@@ -171,7 +171,7 @@ class Stage:
         return bool(offsets)
 
     async def current(self) -> None:
-        """Stand for the reader of policies."""
+        """Fake the reader of policies."""
 
     @property
     def is_idle(self) -> bool:
@@ -184,7 +184,7 @@ class Stage:
             await asyncio.sleep(0)
 
     async def written(self) -> None:
-        """Wait until what was composed is durable."""
+        """Wait until composed events are durable."""
         await self.until(lambda: not self.pipeline.in_flight)
 
     async def run(self) -> None:
@@ -244,7 +244,7 @@ EVENTS = st.lists(
 
 @settings(max_examples=40, deadline=None)
 @given(EVENTS, st.lists(st.integers(1, 12), min_size=1, max_size=4), st.lists(st.integers(0, 4), max_size=4))
-def test_through_any_crashes_answers_are_those_of_the_order_of_offsets_each_once(
+def test_through_any_crashes_each_answer_comes_once_in_offset_order(
     events: list[tuple[str, str, int]], fetches: list[int], deaths: list[int]
 ) -> None:
     records = [
@@ -271,7 +271,7 @@ def test_through_any_crashes_answers_are_those_of_the_order_of_offsets_each_once
 
 
 @pytest.mark.asyncio
-async def test_what_waits_is_not_committed_though_what_is_behind_it_is_answered() -> None:
+async def test_a_waiting_event_holds_the_commit_back_though_later_are_answered() -> None:
     topics = Topics()
     stage = Stage(topics, limits=TenantLimits(0.01, 0, 1 << 20))
     stage.pipeline.fetched(0, [*(read(n, "noisy", f"s{n}") for n in range(20)), read(20, "quiet")])
@@ -285,7 +285,7 @@ async def test_what_waits_is_not_committed_though_what_is_behind_it_is_answered(
 
 
 @pytest.mark.asyncio
-async def test_beyond_a_distance_between_offsets_nothing_more_is_fetched() -> None:
+async def test_fetching_stops_beyond_a_distance_between_offsets() -> None:
     topics = Topics()
     stage = Stage(topics, limits=TenantLimits(0.01, 0, 1 << 20))
     stage.pipeline.fetched(
@@ -335,7 +335,7 @@ async def test_a_tenant_above_its_limit_waits_for_time_while_others_are_answered
 
 
 @pytest.mark.asyncio
-async def test_an_event_that_ends_workers_does_so_in_its_turn_and_is_set_aside_there(
+async def test_an_event_that_ends_workers_fails_and_is_skipped_in_its_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     real = Answers.answer
@@ -394,7 +394,7 @@ async def test_others_go_ahead_also_where_writing_is_what_all_wait_for() -> None
 
 
 @pytest.mark.asyncio
-async def test_where_writing_takes_its_time_events_are_fetched_until_enough_wait() -> None:
+async def test_during_slow_writes_events_are_fetched_up_to_a_bound() -> None:
     stage = Stage(Topics(), limits=TenantLimits(0.5, 0, 5_000))
     stage.writer.may_write.clear()
     offsets = count()
@@ -417,7 +417,7 @@ class KilledError(BaseException):
 @pytest.mark.asyncio
 @pytest.mark.parametrize("limits", [None, LIMITS], ids=["in the order of offsets", "by turns"])
 @pytest.mark.parametrize("killing", [0, 3, 11])
-async def test_an_event_that_kills_workers_is_found_and_set_aside_and_no_other(
+async def test_only_the_event_that_kills_workers_is_skipped(
     monkeypatch: pytest.MonkeyPatch, killing: int, limits: TenantLimits | None
 ) -> None:
     real = Answers.answer

@@ -1,4 +1,4 @@
-"""Whose event is next: by turns, each tenant's and each session's in their order, and none forgotten."""
+"""The order of events with tenant limits: by turns, in order for each session, without a lost event."""
 
 import weakref
 from itertools import cycle, takewhile
@@ -39,7 +39,7 @@ def queue_of(*records: Any, limits: TenantLimits = LIMITS, clock: Clock | None =
 
 
 def turn(queue: TenantQueue) -> tuple[list[int], list[int]]:
-    """Take a turn as the pipeline does: what is in turn, then what goes ahead, by their offsets."""
+    """Take a turn like the pipeline: return the offsets in turn, then the offsets that go ahead."""
     shares = queue.shares()
     due = queue.in_turn(shares)
     queue.taken(due)
@@ -64,7 +64,7 @@ def test_behind_many_of_a_noisy_tenant_the_others_are_in_the_first_turn() -> Non
     assert queue.next_offset == 64, "what waits is committed by nobody"
 
 
-def test_what_goes_ahead_is_one_of_each_tenant_and_again() -> None:
+def test_events_go_ahead_in_rounds_of_one_for_each_tenant() -> None:
     noisy = [record(offset, "noisy") for offset in range(100)]
     a, b = ([record(start + number, name) for number in range(3)] for start, name in ((100, "a"), (103, "b")))
     assert turn(queue_of(*noisy, *a, *b))[1] == [100, 103, 101, 104, 102, 105]
@@ -83,7 +83,7 @@ def test_a_tenant_that_may_have_no_more_now_waits_and_delays_itself_alone() -> N
     assert turn(queue) == ([8, 9], [])
 
 
-def test_a_limit_lets_a_second_be_had_at_once_and_no_more_however_long_nothing_came() -> None:
+def test_a_limit_allows_a_burst_of_one_second_after_any_pause() -> None:
     clock = Clock()
     buckets = Buckets(3, clock)
     clock.now_s += 1_000
@@ -94,7 +94,7 @@ def test_a_limit_lets_a_second_be_had_at_once_and_no_more_however_long_nothing_c
     assert round(buckets.wait_s(b"a"), 9) == round(1 / 3, 9)
 
 
-def test_of_tenants_that_are_at_rest_nothing_is_kept() -> None:
+def test_idle_tenants_are_forgotten() -> None:
     clock = Clock()
     buckets = Buckets(10, clock)
     for number in range(10_000):
@@ -103,14 +103,14 @@ def test_of_tenants_that_are_at_rest_nothing_is_kept() -> None:
     assert len(buckets._held) <= 1_025
 
 
-def test_what_a_row_has_seen_counts_for_no_limit() -> None:
+def test_repeated_events_count_for_no_limit() -> None:
     limits = TenantLimits(1.0, 1, 1 << 20)
     queue = TenantQueue(limits, Buckets(1, Clock()), lambda record: record.offset < 50)
     queue.add([record(offset, "a") for offset in range(60)])
     assert turn(queue) == (list(range(51)), [])
 
 
-def test_who_is_held_back_goes_ahead_no_more_until_that_event_had_its_turn() -> None:
+def test_a_held_back_session_goes_ahead_only_after_its_turn() -> None:
     noisy = [record(offset, "noisy") for offset in range(200)]
     queue = queue_of(*noisy, record(200, "a"), record(201, "a"), record(202, "b"))
     shares = queue.shares()
@@ -127,7 +127,7 @@ def test_who_is_held_back_goes_ahead_no_more_until_that_event_had_its_turn() -> 
     assert len(queue) == 0
 
 
-def test_what_waits_is_bounded_in_events_and_in_bytes() -> None:
+def test_waiting_events_are_bounded_in_number_and_bytes() -> None:
     queue = queue_of(*(record(offset, "a") for offset in range(WAITING_MAX_RECORDS - 1)))
     assert not queue_of(record(0, "a", size=(1 << 20) - 700)).is_full
     assert queue_of(record(0, "a", size=1 << 20)).is_full
@@ -151,7 +151,7 @@ def test_headers_and_keys_count_as_bytes_that_wait() -> None:
     assert queue.size_bytes == 0
 
 
-def test_events_that_went_ahead_are_held_no_longer() -> None:
+def test_events_that_went_ahead_are_released() -> None:
     clock = Clock()
     queue = queue_of(limits=TenantLimits(0.25, 20, 16 << 20), clock=clock)
     queue.add([record(offset, "noisy") for offset in range(500)])
@@ -169,7 +169,7 @@ def test_events_that_went_ahead_are_held_no_longer() -> None:
     assert not [reference for reference in went if reference() is not None]
 
 
-def test_what_a_successor_reads_again_is_bounded_however_much_went_ahead() -> None:
+def test_the_distance_that_a_successor_reads_again_is_bounded() -> None:
     clock = Clock()
     queue = queue_of(record(0, "noisy"), limits=TenantLimits(0.25, 1, 1 << 20), clock=clock)
     turn(queue)
@@ -220,7 +220,9 @@ def test_however_events_come_and_are_refused_each_is_taken_once_and_a_tenants_in
         waiting = sorted({event.offset for event in records[:come]} - set(taken))
         assert len(queue) == len(waiting)
         assert queue.next_offset == (waiting[0] if waiting else records[come - 1].offset + 1)
-        if len(taken) == before and waiting and not is_held_back:  # who is behind that one may go on at once
+        if (
+            len(taken) == before and waiting and not is_held_back
+        ):  # sessions behind that event may go on at once
             assert queue.wait_s() > 0, "who may not go on now knows when"
             clock.now_s += queue.wait_s() + 1e-6
         if come == len(records) and not waiting:

@@ -54,7 +54,7 @@ def span_of(batch: Batch) -> ReadableSpan:
     return span
 
 
-def test_a_span_of_a_batch_tells_by_the_messaging_conventions_where_it_comes_from() -> None:
+def test_a_batch_span_follows_the_messaging_conventions() -> None:
     span = span_of(batch_of(GOOD, None, events=[request("r"), {"type": "nothing"}]))
     assert (span.name, span.kind, span.parent) == ("process context-requests", SpanKind.CONSUMER, None)
     assert dict(span.attributes or {}) == {
@@ -71,7 +71,7 @@ def test_a_span_of_a_batch_tells_by_the_messaging_conventions_where_it_comes_fro
     }
 
 
-def test_it_lasts_from_the_first_event_until_all_is_durable_and_tells_when_it_was_composed() -> None:
+def test_a_span_lasts_until_all_is_durable_and_marks_the_composition() -> None:
     span = span_of(batch_of(GOOD))
     [composed] = span.events
     assert composed.name == "composed"
@@ -124,7 +124,7 @@ def test_nothing_that_a_client_wrote_but_the_sessions_id_is_in_a_span() -> None:
     assert "default/s" not in span.to_json()
 
 
-def test_what_is_answered_has_the_bytes_and_headers_of_an_answer_without_spans() -> None:
+def test_spans_change_no_bytes_or_headers_of_answers() -> None:
     batch, other = batch_of(GOOD), batch_of(GOOD)
     span_of(batch)
     for topic in (SETTINGS.composed_topic, SETTINGS.decisions_topic):
@@ -133,7 +133,7 @@ def test_what_is_answered_has_the_bytes_and_headers_of_an_answer_without_spans()
         assert dict(one.headers)["traceparent"] == GOOD
 
 
-def test_without_an_sdk_it_is_told_that_spans_go_nowhere(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_missing_sdk_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "apportion"):
         BatchSpans(SETTINGS).durable(batch_of(GOOD))
     assert [record.message for record in caplog.records] == ["spans go nowhere"]

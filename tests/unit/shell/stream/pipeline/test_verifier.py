@@ -1,4 +1,4 @@
-"""A share of decisions is composed again beside the stream: what differs is told, and nothing waits."""
+"""Verification of a share of decisions during the stream, without delay for the stream."""
 
 import json
 import logging
@@ -25,7 +25,7 @@ RECORDED_MS = round(datetime.fromisoformat(NOW).timestamp() * 1000)
 
 
 class Altering(ShareVerifier):
-    """Is offered another decision than the one that was made, of every second request."""
+    """A verifier that gets an altered decision for every second request."""
 
     def offer(self, record, before, policy, decision, identity):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201
         if record.offset % 2:
@@ -53,7 +53,7 @@ def verifier() -> Iterator[ShareVerifier]:
     made.stop()
 
 
-def test_what_differs_is_counted_and_told_with_its_place_and_id(
+def test_differences_are_counted_and_logged_with_place_and_id(
     verifier: ShareVerifier, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, logger="apportion"):
@@ -67,14 +67,14 @@ def test_what_differs_is_counted_and_told_with_its_place_and_id(
     assert told[0] == {"place": "context-requests/0/1", "decision": ids[1], "at": "$.tokens.used"}
 
 
-def test_what_finds_no_room_is_dropped_and_counted(verifier: ShareVerifier) -> None:
+def test_decisions_without_room_are_dropped_and_counted(verifier: ShareVerifier) -> None:
     while verifier._waiting.acquire(blocking=False):
         pass
     answer(verifier, 3)
     assert verifier.counts == VerifierCounts(dropped=3)
 
 
-def test_a_process_that_has_ended_is_told_once_and_the_stream_goes_on(
+def test_an_ended_process_is_logged_once_and_the_stream_goes_on(
     verifier: ShareVerifier, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, logger="apportion"):

@@ -24,7 +24,7 @@ SETTINGS = Settings()
 async def test_rows_are_read_from_outside_for_as_long_as_it_moves(
     monkeypatch: pytest.MonkeyPatch, *, moves: bool
 ) -> None:
-    """A changelog of gigabytes takes minutes, and one that is stuck is given up."""
+    """Recovery from a long changelog, and the timeout of a stuck one."""
     loop, steps = asyncio.get_running_loop(), 0
     real_s = loop.time
     monkeypatch.setattr(loop, "time", lambda: real_s() + steps * 0.9 * SETTINGS.recovery_timeout_s)
@@ -57,7 +57,7 @@ async def test_rows_are_read_from_outside_for_as_long_as_it_moves(
 
 
 class Changelog:
-    """Stands for the client of a changelog: a record at each offset, None for a marker of a transaction."""
+    """A fake client of a changelog: a record at each offset, None for a transaction marker."""
 
     def __init__(self, *keys: bytes | None) -> None:
         self._keys = keys

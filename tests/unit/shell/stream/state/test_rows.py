@@ -1,4 +1,4 @@
-"""Of a session's rows the one that has seen most counts, and its artifacts stand beside it."""
+"""Rows of sessions and their artifacts: the row with the highest seen offset wins."""
 
 import random
 from collections.abc import Iterable
@@ -162,14 +162,14 @@ def test_an_artifact_with_a_field_of_a_newer_version_is_named_with_the_version_o
         read_rows.row(KEY)
 
 
-def test_the_row_that_has_seen_most_counts_wherever_it_stands() -> None:
+def test_the_row_with_the_highest_seen_offset_wins_in_any_order() -> None:
     late = (KEY, encode_row(Row(3, session(3))), ())
     new = (KEY, encode_row(Row(5, session(5))), ())
     for order in ((late, new), (new, late)):
         assert read(*order).row(KEY) == Row(5, session(5))
 
 
-def test_a_row_behind_which_a_late_one_stands_is_written_again() -> None:
+def test_a_row_followed_by_a_late_row_is_written_again() -> None:
     """Compaction keeps the last record of a key, which is the stale one."""
     new, late = Row(5, session(5)), Row(3, session(3))
     log = [(KEY, encode_row(new), ()), (KEY, encode_row(late), ())]
@@ -219,7 +219,7 @@ def test_an_answer_writes_no_artifact() -> None:
     assert [key for key, _, _ in changed(rows, KEY, Row(2, replace(held, prompts=1)))] == [KEY]
 
 
-def test_an_artifact_that_goes_is_removed_behind_the_row_that_has_it_no_more() -> None:
+def test_a_removed_artifact_is_deleted_after_the_row_without_it() -> None:
     rows = PartitionRows(PLACE)
     one, two = artifact("a"), artifact("b")
     log = changed(rows, KEY, Row(1, session(0, one)))
@@ -243,14 +243,14 @@ def test_an_artifact_published_again_under_its_id_is_another() -> None:
     assert row.session.pool == (artifact("a", "new"),)
 
 
-def test_a_row_that_lacks_an_artifact_is_an_error() -> None:
+def test_a_row_with_a_missing_artifact_is_an_error() -> None:
     rows = PartitionRows(PLACE)
     records = changed(rows, KEY, Row(1, session(0, artifact("a"))))
     with pytest.raises(ArtifactMissingError, match=f"{PLACE} .* lacks 1 "):
         read(records[-1])
 
 
-def test_sessions_that_lack_an_artifact_may_start_afresh_once_and_for_all() -> None:
+def test_sessions_with_missing_artifacts_may_restart_for_good() -> None:
     rows = PartitionRows(PLACE)
     lacking = changed(rows, KEY, Row(1, session(0, artifact("a"))))[1:]
     lacking += changed(rows, OTHER, Row(2, session(0, artifact("b"))))[1:]
@@ -303,7 +303,7 @@ def test_an_artifact_is_prepared_once_while_its_row_is_in_use() -> None:
     assert first.session.pool[0].prepared is second.session.pool[0].prepared
 
 
-def test_what_was_abandoned_is_not_held() -> None:
+def test_abandoned_changes_are_not_kept() -> None:
     rows = PartitionRows(PLACE)
     changed(rows, KEY, Row(1, session(0, artifact("a"))))
     before = {KEY: rows.row(KEY), OTHER: rows.row(OTHER)}
@@ -332,7 +332,7 @@ def test_an_orphan_is_removed_after_its_batch_was_abandoned() -> None:
     assert rows.upkeep() == abandoned
 
 
-def test_an_expired_row_is_held_and_let_go_after_its_batch_was_abandoned() -> None:
+def test_an_expired_row_is_restored_and_removed_again_after_an_undo() -> None:
     rows = PartitionRows(PLACE, max_lateness_s=LATENESS_S)
     changed(rows, KEY, Row(1, session(1, artifact("a"), event_us=0)))
     held = rows.row(KEY)
@@ -344,7 +344,7 @@ def test_an_expired_row_is_held_and_let_go_after_its_batch_was_abandoned() -> No
     assert rows.upkeep() == abandoned
 
 
-def test_a_session_that_changes_has_what_a_late_worker_removed_of_it_written_again() -> None:
+def test_a_changed_session_rewrites_artifacts_that_a_late_worker_removed() -> None:
     """The row alone would name an artifact that compaction has taken."""
     rows = PartitionRows(PLACE)
     records = changed(rows, KEY, Row(1, session(0, artifact("a"))))
@@ -364,7 +364,7 @@ def test_an_orphan_that_is_published_again_is_not_removed() -> None:
     assert read(*log).row(KEY) == rows.row(KEY)
 
 
-def test_only_rows_that_expired_by_the_committed_stream_time_are_let_go() -> None:
+def test_only_rows_expired_by_committed_stream_time_are_removed() -> None:
     minute_us = 60_000_000
     short, long = session(1, artifact("a"), event_us=0, idle_s=60), session(1, event_us=0, idle_s=600)
     never = session(1, idle_s=0)
@@ -384,7 +384,7 @@ def test_only_rows_that_expired_by_the_committed_stream_time_are_let_go() -> Non
     assert rows.row(b"d/never") is not None
 
 
-def test_few_rows_are_let_go_beside_one_batch() -> None:
+def test_few_rows_are_removed_with_one_batch() -> None:
     expired = [(b"d/%d" % number, encode_row(Row(1, session(1, event_us=0))), ()) for number in range(1200)]
     rows = read(*expired, max_lateness_s=LATENESS_S)
     counts = []
@@ -400,7 +400,7 @@ def test_rows_that_never_go_are_not_watched() -> None:
     assert rows.row(KEY) is not None
 
 
-def test_recovery_goes_on_behind_what_is_contained() -> None:
+def test_recovery_continues_after_the_known_changelog_offset() -> None:
     rows = read((KEY, encode_row(Row(1, EMPTY)), ()))
     assert rows.changelog_offset == 1
     rows.written(1, 4)
@@ -409,7 +409,7 @@ def test_recovery_goes_on_behind_what_is_contained() -> None:
     assert rows.changelog_offset == 5, "somebody else wrote between: that is to be read"
 
 
-def test_what_others_wrote_between_rows_is_a_gap_until_it_was_looked_into() -> None:
+def test_records_of_other_writers_are_a_gap_until_read() -> None:
     rows = read((KEY, encode_row(Row(1, EMPTY)), ()))
     rows.written(1, 4)
     rows.written(7, 8)
@@ -431,7 +431,7 @@ def test_markers_of_transactions_between_rows_are_no_gap() -> None:
     assert list(rows.gaps) == []
 
 
-def test_a_late_row_in_a_gap_has_the_newer_one_written_again() -> None:
+def test_a_late_row_in_a_gap_rewrites_the_newer_row() -> None:
     new, late = (KEY, encode_row(Row(5, session(5))), ()), (KEY, encode_row(Row(3, session(3))), ())
     rows = read(new)
     assert rows.repair(log_of([late], first=1)) == 1
@@ -466,13 +466,13 @@ def test_a_row_in_a_gap_that_has_seen_as_much_or_more_changes_nothing() -> None:
     assert not rows.has_repairs
 
 
-def test_a_changelog_that_is_not_the_one_that_was_read_is_noticed() -> None:
+def test_a_replaced_changelog_is_detected() -> None:
     rows = read((KEY, encode_row(Row(1, EMPTY)), ()))
     with pytest.raises(ChangelogTruncatedError, match=PLACE):
         rows.written(0, 0)
 
 
-def test_a_row_that_was_in_use_is_the_one_that_is_read_later() -> None:
+def test_a_later_row_replaces_the_row_in_use() -> None:
     rows = read((KEY, encode_row(Row(1, EMPTY)), ()))
     assert rows.row(KEY) == Row(1, EMPTY)
     rows.read(log_of([(KEY, encode_row(Row(2, session(2))), ())], first=1))
@@ -481,8 +481,8 @@ def test_a_row_that_was_in_use_is_the_one_that_is_read_later() -> None:
 
 
 @given(st.randoms(use_true_random=False))
-def test_whatever_happened_the_changelog_gives_the_rows_back(chance: random.Random) -> None:
-    """Also compacted, and also when a worker that was replaced writes what it once had to write."""
+def test_the_changelog_restores_the_rows_after_any_history(chance: random.Random) -> None:
+    """Also after compaction, and after late writes of a replaced worker."""
     rows, log, earlier = PartitionRows(PLACE, max_lateness_s=LATENESS_S), [], []
     keys = [b"d/%d" % number for number in range(3)]
     for offset in range(20):

@@ -1,4 +1,4 @@
-"""Stream time moves with events, and only what is committed of it counts for rows."""
+"""Stream time: it advances with events, and only committed time expires rows."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -50,7 +50,7 @@ def test_a_retraction_has_no_time() -> None:
     assert time.seen_us == START_US + 5 * HOUR_US
 
 
-def test_an_event_may_be_as_late_as_is_said() -> None:
+def test_an_event_may_be_late_up_to_the_bound() -> None:
     time = StreamTime(3_600)
     time.see(request(5), recorded())
     time.see(request(4), recorded())
@@ -58,7 +58,7 @@ def test_an_event_may_be_as_late_as_is_said() -> None:
     assert refusal(time, artifact(3), recorded()) == (ErrorCode.TOO_LATE, "$.published_at")
 
 
-def test_without_a_bound_no_event_is_too_late_and_no_row_goes() -> None:
+def test_without_a_bound_no_event_is_late_and_no_row_is_removed() -> None:
     time = StreamTime(0)
     time.see(request(5000), recorded())
     time.see(request(0), recorded())
@@ -78,7 +78,7 @@ def test_an_event_that_is_both_is_in_the_future() -> None:
     assert refusal(time, request(5), replace(recorded(1))) == (ErrorCode.IN_FUTURE, "$.requested_at")
 
 
-def test_rows_go_by_what_is_committed_alone() -> None:
+def test_rows_expire_by_committed_time_alone() -> None:
     time = StreamTime(3_600)
     time.see(request(5), recorded())
     assert time.let_go_until_us == 0

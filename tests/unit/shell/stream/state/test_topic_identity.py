@@ -1,4 +1,4 @@
-"""While a worker runs, the requests topic stays the one that it read, or the worker ends."""
+"""Identity of the requests topic: a worker ends if its topic is replaced."""
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -21,7 +21,7 @@ TOPIC = Settings().requests_topic
 
 
 class Topic:
-    """Stands for the client: a topic whose records have these times, by partition from an offset on."""
+    """A fake client: a topic with records of these times in each partition, from an offset on."""
 
     def __init__(self, *times_ms: int, begin: int = 0) -> None:
         self.times_ms, self.begin = times_ms, begin
@@ -85,14 +85,14 @@ def looking(monkeypatch: pytest.MonkeyPatch) -> Looking:
     return made
 
 
-async def test_a_topic_that_goes_on_is_the_same(looking: Looking) -> None:
+async def test_a_topic_that_continues_is_the_same_topic(looking: Looking) -> None:
     await looking.watch.look()
     looking.durable = {0: 5}
     await looking.finds(Topic(10, 20, 30, 40, 50))
     await looking.finds(Topic(40, 50, 60, begin=3))
 
 
-async def test_another_record_where_one_was_seen_is_another_topic(looking: Looking) -> None:
+async def test_another_record_at_a_seen_offset_is_another_topic(looking: Looking) -> None:
     await looking.watch.look()
     looking.durable = {0: 5}
     why = f"{TOPIC} partition 0 up to offset 2, and that record was of time 30, not 33"
@@ -100,13 +100,13 @@ async def test_another_record_where_one_was_seen_is_another_topic(looking: Looki
         await looking.finds(Topic(31, 32, 33, 34, 35))
 
 
-async def test_a_topic_that_ends_before_what_was_seen_is_another(looking: Looking) -> None:
+async def test_a_topic_that_ends_before_the_seen_offset_is_another_topic(looking: Looking) -> None:
     await looking.watch.look()
     with pytest.raises(RequestsReplacedError, match="up to offset 2, and it ends at 1"):
         await looking.finds(Topic(10))
 
 
-async def test_what_retention_took_tells_nothing_and_what_is_left_is_seen_from_then_on(
+async def test_retention_is_no_replacement_and_remaining_records_are_noted(
     looking: Looking,
 ) -> None:
     await looking.watch.look()
@@ -116,7 +116,7 @@ async def test_what_retention_took_tells_nothing_and_what_is_left_is_seen_from_t
         await looking.finds(Topic(*range(100, 110)))
 
 
-async def test_brokers_that_are_away_end_nobody_and_the_next_look_tells(looking: Looking) -> None:
+async def test_unreachable_brokers_are_ignored_until_the_next_look(looking: Looking) -> None:
     await looking.watch.look()
     away = Topic()
     away.is_away = True
@@ -133,6 +133,6 @@ async def test_partitions_that_are_another_workers_are_forgotten(looking: Lookin
     await looking.finds(Topic(31, 32, 33))
 
 
-async def test_of_a_partition_without_a_durable_event_there_is_nothing_to_see(looking: Looking) -> None:
+async def test_a_partition_without_durable_events_is_not_checked(looking: Looking) -> None:
     looking.durable = {0: 0}
     await looking.finds(Topic())

@@ -1,13 +1,13 @@
-"""Strategy rotation: candidates stand in turn, in the order of their ids.
+"""Strategy rotation: it selects candidates in turn, in the order of their ids.
 
-Decides where a turn begins: after the last id that stood in the turn before, going round. As many stand as
-the policy's `most` and the limit let; one that does not fit is passed over, and the rest is tried.
+A turn begins after the last selected id of the turn before, and wraps around. The policy's `most` and the
+limit bound the number of selected candidates. A candidate that does not fit is skipped; the rest is tried.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from sixth.rotation.policy import MOST, RotationPolicy
+from example_strategy.rotation.policy import MOST, RotationPolicy
 
 from apportion.core.errors import EventError
 from apportion.core.events import Candidate, ContextRequest
@@ -22,7 +22,7 @@ _SEAM = "\n\n"
 
 
 class _Piece(Verdict, gc=False):
-    """A verdict, and the text that would stand."""
+    """A verdict, and the text that would be sent."""
 
     content: str = ""
 
@@ -40,17 +40,17 @@ class RotationStrategy:
     }
 
     def levers(self, policy: RotationPolicy, group: str) -> Levers:
-        """Return how many stand in one turn."""
+        """Return the number of selected candidates in one turn."""
         del group
         return Levers(Ceiling(("rotation", "most"), policy.rotation.most, MOST))
 
     def unsuitable(self, candidate: Candidate, policy: RotationPolicy) -> EventError | None:
-        """Refuse a candidate that lacks a content."""
+        """Refuse a candidate without content."""
         del policy
         return missing(candidate, _NEEDS)
 
     def read_own(self, request: ContextRequest, session: SessionPart) -> SessionPart:
-        """Read where the turn before ended."""
+        """Return the session part, which has the last id of the turn before."""
         del request
         return session
 

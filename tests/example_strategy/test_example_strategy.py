@@ -1,4 +1,4 @@
-"""A sixth strategy, written from ARCHITECTURE.md alone: one folder, one registry line, one policy file."""
+"""An example strategy, written from ARCHITECTURE.md: one folder, one registry line, one policy file."""
 
 import ast
 import json
@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from example_strategy.rotation import RotationStrategy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sixth.rotation import RotationStrategy
 from support.asking import Jumpy, asked, engine_with
 from support.commands import ROOT, apportion
 from support.composing import ENGINE, NOW, answer, artifact, entry_of, omitted, request, selected
@@ -79,7 +79,7 @@ def named(names: str, tokens: int = 5) -> list[dict[str, Any]]:
 
 
 def stood(policy: Policy, *turns: str) -> list[str]:
-    """Return what stands in each turn of one session, of the candidates of these names."""
+    """Return the selected names in each turn of one session, for candidates of these names."""
     session, standing = EMPTY, []
     for names in turns:
         outcome = answer(request(named(names)), policy, session)
@@ -92,21 +92,21 @@ def again(session: Session) -> Session:
     return msgspec.json.decode(encode(session), type=Session)
 
 
-def test_candidates_stand_in_the_order_of_their_ids_joined_by_a_blank_line(policy: Policy) -> None:
+def test_candidates_are_ordered_by_id_and_joined_by_a_blank_line(policy: Policy) -> None:
     outcome = answer(request(named("ba", 1)), policy)
     assert outcome.composed.text == "aaaa\n\nbbbb"
     assert outcome.composed.tokens.used == 3
 
 
-def test_each_turn_begins_after_the_last_of_the_turn_before_and_goes_round(policy: Policy) -> None:
+def test_each_turn_begins_after_the_last_id_and_wraps_around(policy: Policy) -> None:
     assert stood(policy, *["abcde"] * 4) == ["ab", "cd", "ea", "bc"]
 
 
-def test_a_turn_goes_on_where_the_last_of_the_turn_before_is_gone(policy: Policy) -> None:
+def test_a_turn_continues_after_a_last_id_that_is_gone(policy: Policy) -> None:
     assert stood(policy, "abcde", "acde", "acd") == ["ab", "cd", "ac"]
 
 
-def test_a_turn_in_which_nothing_stood_is_passed_over(policy: Policy) -> None:
+def test_a_turn_without_selected_candidates_is_passed_over(policy: Policy) -> None:
     assert stood(policy, "abc", "", "abc") == ["ab", "", "ca"]
 
 
@@ -119,14 +119,14 @@ def test_the_turn_survives_the_row_as_bytes(policy: Policy) -> None:
     assert standing == ["ab", "cd", "éa", "bc"]
 
 
-def test_what_does_not_fit_is_refused_with_its_margin_and_the_rest_is_tried(policy: Policy) -> None:
+def test_an_oversized_candidate_is_refused_with_its_margin_and_the_rest_tried(policy: Policy) -> None:
     outcome = answer(request([*named("a", 30), *named("b", 20), *named("c", 9)]), policy)
     assert selected(outcome) == ["a", "c"]
     assert omitted(outcome) == {"b": "budget_exceeded"}
     assert entry_of(outcome, "b").margin == Margin(needed=21, left=10)
 
 
-def test_as_many_stand_as_the_policy_says() -> None:
+def test_the_policy_sets_the_number_of_selected_candidates() -> None:
     assert stood(changed(rotation={"most": 3}), "abcde", "abcde") == ["abc", "dea"]
     outcome = answer(request(named("abc")), changed(rotation={"most": 1}))
     assert omitted(outcome) == {"b": "no_room", "c": "no_room"}
@@ -144,7 +144,7 @@ def test_the_excluded_and_the_empty_are_out_for_their_reasons(policy: Policy) ->
     assert omitted(outcome) == {"a": "excluded_by_policy", "d": "no_content"}
 
 
-def test_an_id_that_comes_again_stands_once(policy: Policy) -> None:
+def test_a_repeated_id_is_selected_once(policy: Policy) -> None:
     outcome = answer(request([*named("a"), *({**one, "relevance": 0.5} for one in named("a"))]), policy)
     assert selected(outcome) == ["a"]
     assert omitted(outcome) == {"a": "duplicate"}
@@ -162,7 +162,9 @@ def test_artifacts_of_the_pool_take_their_turns(policy: Policy) -> None:
     ("changes", "reason"),
     [({"budget_tokens": 0}, "disabled"), ({"session": {"max_tokens": 10}}, "exhausted")],
 )
-def test_where_nothing_may_stand_all_are_withheld(changes: Mapping[str, Any], reason: str) -> None:
+def test_exhausted_and_disabled_requests_withhold_all_candidates(
+    changes: Mapping[str, Any], reason: str
+) -> None:
     policy = changed(**changes)
     before = answer(request(named("a", 10)), policy).session
     outcome = answer(request(named("ab")), policy, before)
@@ -180,7 +182,7 @@ def test_where_nothing_may_stand_all_are_withheld(changes: Mapping[str, Any], re
         ({"candidates": [], "constraints": PINNED}, "unsupported_field", "$.constraints.pinned"),
     ],
 )
-def test_what_it_lacks_and_what_it_does_not_read_is_told(
+def test_missing_and_unread_fields_are_refused(
     policy: Policy, fields: Mapping[str, Any], code: str, pointer: str
 ) -> None:
     with pytest.raises(EventError) as refused:
@@ -240,7 +242,7 @@ def _bytes_of(outcome: Any) -> tuple[bytes, bytes, bytes]:
     return encode(outcome.session), encode(outcome.composed), encode(outcome.decision)
 
 
-def test_what_is_carried_is_in_the_key_under_which_a_composition_is_remembered(policy: Policy) -> None:
+def test_carried_ids_are_in_the_cache_key(policy: Policy) -> None:
     memory, session, found = Memory(), EMPTY, []
     for _ in range(6):
         outcome = answer(request(named("abcd")), policy, session, memory=memory)
@@ -329,7 +331,7 @@ def test_explain_finds_how_many_its_turn_must_take_and_tries_nothing_else(
     assert not any(row[:1] == ["budget_tokens"] for row in rows)
 
 
-def test_explain_says_in_common_words_what_it_gives_no_meaning_of_its_own(
+def test_explain_uses_the_common_words_for_common_reasons(
     explain: Callable[[str, Sequence[Any]], str],
 ) -> None:
     printed = explain("a", named("a", 60))
@@ -363,7 +365,7 @@ def test_it_sees_nothing_that_the_map_does_not_let_a_strategy_see() -> None:
 
 
 def _rows_below(row: str) -> set[str]:
-    """Return the modules of the core below a row of the map, as import-linter is told it."""
+    """Return the core's modules below a row of the map, as configured for import-linter."""
     told = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     [contract] = [
         declared

@@ -1,4 +1,4 @@
-"""The rotation policy: `[rotation]` beside what every policy has."""
+"""The rotation policy: `[rotation]` and the fields of every policy."""
 
 from functools import cached_property
 from typing import Annotated
@@ -8,13 +8,13 @@ from pydantic import Field
 from apportion.core.strategy_api.policy import Policy, PolicyTable
 
 MOST = 1_000
-"""The most candidates that may stand in one turn."""
+"""The most candidates that may be selected in one turn."""
 _REMEMBERED_MAX = 64
 _REMEMBERED_S = 300
 
 
 class RotationTable(PolicyTable):
-    """`[rotation]`: how many candidates stand in one turn."""
+    """`[rotation]`: the number of selected candidates in one turn."""
 
     most: Annotated[int, Field(ge=1, le=MOST)] = 3
 
