@@ -22,9 +22,8 @@ IDIOM = re.compile(
     r"stood|others|we|this|would|will|may|must|can|could|no|an|makes|moves|gives|gave)|wherever)\b",
     re.IGNORECASE,
 )
-PER_THOUSAND_MAX = 44
-PER_THOUSAND_IN_TESTS_MAX = 6
-PER_THOUSAND_OVER_ALL_MAX = 11
+PER_THOUSAND_MAX = 5
+PER_THOUSAND_OVER_ALL_MAX = 2
 WORDS_MIN = 100
 POINTER = re.compile(r"`((?:[a-z_]+/)*[a-z_]+\.py)`")
 EXAMPLES = {"a.py", "test_foo.py"}
@@ -59,16 +58,12 @@ def idioms() -> tuple[Counter[str], Counter[str]]:
     return words, found
 
 
-def per_thousand_max(folder: str) -> int:
-    return PER_THOUSAND_IN_TESTS_MAX if folder.startswith("tests") else PER_THOUSAND_MAX
-
-
 def test_each_package_uses_few_house_idioms() -> None:
     words, found = idioms()
     over = {
         folder: round(1000 * found[folder] / count, 1)
         for folder, count in words.items()
-        if count >= WORDS_MIN and 1000 * found[folder] > per_thousand_max(folder) * count
+        if count >= WORDS_MIN and 1000 * found[folder] > PER_THOUSAND_MAX * count
     }
     assert over == {}
     assert 1000 * found.total() <= PER_THOUSAND_OVER_ALL_MAX * words.total()
