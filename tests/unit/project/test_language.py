@@ -4,6 +4,7 @@ import ast
 import io
 import re
 import tokenize
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,3 +89,14 @@ def test_each_module_that_is_named_exists() -> None:
 
 def test_the_table_of_packages_is_made_from_the_docstrings() -> None:
     assert PAGE.read_text("utf-8") == with_table(PAGE.read_text("utf-8"))
+
+
+def test_the_modules_of_the_core_are_listed_in_the_order_of_their_layers() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    [layers] = [
+        contract["layers"] for contract in contracts if contract.get("containers") == ["apportion.core"]
+    ]
+    listed = PAGE.read_text("utf-8").partition("Modules of `core`")[2].split("```")[1].splitlines()[1:]
+    assert [line.partition("  ")[0].replace(", ", " | ") for line in listed] == layers
