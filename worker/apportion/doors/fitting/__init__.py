@@ -1,4 +1,4 @@
-"""Chats cut to a token limit: the messages that fit, and the decisions beside them.
+"""Chats cut to a token limit: the messages that fit, with their decisions.
 
 A chat comes in OpenAI's or Anthropic's shape and leaves in the same shape. Strategies choose; this package
 only translates shapes, and asks an engine in this process or a gateway.

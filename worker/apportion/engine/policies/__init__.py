@@ -1,4 +1,4 @@
-"""Policy files: the built-in ones and those of a folder. They are read here, and checked by the core."""
+"""Policy files: the built-in ones and the files of a folder. They are read here, and checked by the core."""
 
 import tomllib
 from collections.abc import Iterable
