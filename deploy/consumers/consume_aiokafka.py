@@ -9,12 +9,12 @@ from contextlib import suppress
 from aiokafka import AIOKafkaConsumer
 
 SEEN_MAX = 100_000
-"""How many decisions are remembered: what comes again does so soon, in the same partition."""
+"""Number of remembered decisions. A repeat comes soon, in the same partition."""
 OPTIONS = {"enable_auto_commit": False, "auto_offset_reset": "earliest", "isolation_level": "read_committed"}
 
 
 async def consume(brokers: str, topic: str, group: str) -> None:
-    """Handle each event, then commit it: what was not committed comes again to who starts next."""
+    """Handle each event, then commit it. After a restart, uncommitted events are read again."""
     seen: dict[str, None] = {}
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asyncio.current_task().cancel)
     async with AIOKafkaConsumer(topic, bootstrap_servers=brokers, group_id=group, **OPTIONS) as consumer:

@@ -8,12 +8,12 @@ from contextlib import suppress
 from confluent_kafka import Consumer, KafkaException
 
 SEEN_MAX = 100_000
-"""How many decisions are remembered: what comes again does so soon, in the same partition."""
+"""Number of remembered decisions. A repeat comes soon, in the same partition."""
 OPTIONS = {"enable.auto.commit": False, "auto.offset.reset": "earliest", "isolation.level": "read_committed"}
 
 
 def consume(brokers: str, topic: str, group: str) -> None:
-    """Handle each event, then commit it: what was not committed comes again to who starts next."""
+    """Handle each event, then commit it. After a restart, uncommitted events are read again."""
     seen: dict[str, None] = {}
     with Consumer({"bootstrap.servers": brokers, "group.id": group, **OPTIONS}) as consumer:
         consumer.subscribe([topic])

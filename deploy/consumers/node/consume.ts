@@ -3,7 +3,7 @@ import { Kafka, logLevel } from "kafkajs";
 
 interface Composed { decision_id: string; status: string; tokens: { used: number } }
 
-const SEEN_MAX = 100_000; // what comes again does so soon, in the same partition
+const SEEN_MAX = 100_000; // a repeat comes soon, in the same partition
 const [brokers = "localhost:9092", topic = "context-composed", groupId = "example"] = process.argv.slice(2);
 const kafka = new Kafka({ clientId: groupId, brokers: brokers.split(","), logLevel: logLevel.ERROR });
 const consumer = kafka.consumer({ groupId, readUncommitted: false });
@@ -14,7 +14,7 @@ async function main(): Promise<void> {
   await consumer.connect();
   await consumer.subscribe({ topics: [topic], fromBeginning: true });
   await consumer.run({
-    autoCommit: false, // an event is handled, then committed: else it comes again to who starts next
+    autoCommit: false, // handle, then commit: after a restart, uncommitted events are read again
     eachMessage: async ({ partition, message }) => {
       const event = JSON.parse(message.value?.toString() ?? "") as Composed;
       if (!seen.has(event.decision_id)) {
