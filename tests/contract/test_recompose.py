@@ -145,7 +145,7 @@ async def test_parallel_partitions_give_the_same_result_as_sequential_ones(
         await stage.send(*requests("unanswered", 8))
         alone = await asyncio.to_thread(recomposed, stage.settings)
         told, whole = await asyncio.to_thread(replayed_here, stage.settings)
-        monkeypatch.setattr(run, "_SIDE_BY_SIDE_FROM", 0)
+        monkeypatch.setattr(run, "_PARALLEL_EVENTS_MIN", 0)
         assert await asyncio.to_thread(recomposed, stage.settings) == alone
         assert alone == VerificationSummary(verified=16, in_flight=8)
         assert await asyncio.to_thread(replayed_here, stage.settings) == (told, whole)
