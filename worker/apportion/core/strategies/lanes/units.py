@@ -33,7 +33,7 @@ MARKER_TOKENS = 8
 """The extra tokens that a passage is charged, for the markers of omitted lines."""
 _NO_PARTS = (0,) * len(SCORE_PARTS)
 _NO_PATH = "\0"
-"""The prefix of the home of a candidate without a path; no path has this character."""
+"""The prefix of a candidate's home (see `query.relevance`) if it has no path; no path has this character."""
 
 
 class Unit(Prepared, frozen=True, gc=False):
@@ -98,7 +98,7 @@ class Competition(Struct, frozen=True):
 
 
 def compete(task: LanesTask, ranked: list[Artifact], lanes: Mapping[str, Lane]) -> Competition | None:
-    """Set the costs of ranked candidates, and return their units under the request's query, if it has one.
+    """Set the costs of ranked candidates, and return their units under the query; None without a query.
 
     If the query matches nothing, every candidate is one unit and keeps its rank.
     """
@@ -142,7 +142,7 @@ def _passage_of(artifact: Artifact) -> int | None:
 
 
 def _contents(task: LanesTask, offered: Sequence[Prepared]) -> list[ContentTerms]:
-    """Return the terms of each candidate by passage; a candidate that must not be cut is one passage."""
+    """Return the terms of each candidate by passage; one that is protected or never shrunk is one passage."""
     policy = task.policy
     characters = 0 if policy.prefix.weight else policy.query.passage_characters
     is_whole = [
@@ -232,7 +232,7 @@ def _ranked_units(
 
 
 def _count_whole(selected: Sequence[Artifact], task: LanesTask) -> None:
-    """Set the exact count of each whole candidate, in its template if there is one."""
+    """Set the exact count of each whole candidate, in the template if the policy has one."""
     template = task.policy.render.template
     prepared = [artifact.prepared for artifact in selected]
     if template is None:
