@@ -20,7 +20,7 @@ _PARTS = 64
 
 
 class Alike:
-    """A counter that remembers one text: its seams and its end, and its units up to each.
+    """A counter that remembers one text: some of its seams, its end, and the units up to each of them.
 
     The starts of parts on the grid are among the seams, so the next text reuses their counts.
     """
@@ -81,7 +81,7 @@ class Alike:
 
 
 def _seams_between(text: str, start: int, end: int) -> list[int]:
-    """Return some seams of a text, at a distance from one another."""
+    """Return at most one seam for each of about `_PARTS` equal parts of a text."""
     step = max(2 * SEAM_REACH, (end - start) // _PARTS)
     near = (first_seam(text, at, min(at + SEAM_REACH, end)) for at in range(start + step, end, step))
     return [seam for seam in near if seam]
