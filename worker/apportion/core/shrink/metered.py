@@ -5,8 +5,8 @@ Work is counted and never timed, so the result is the same on every machine.
 tree-sitter reports its progress every 100 operations. A parse is stopped in these cases:
 - It reports more often, or reads the same characters more often, than it does for code.
 - It gives up more ways out of errors than it does for code.
-- It has read so much ambiguous text that the end of the text would be expensive. There, tree-sitter makes a
-  copy of the text for each possible reading, and it cannot be stopped meanwhile.
+- It has read so much ambiguous text that the end of the text would be expensive. There, tree-sitter copies
+  all that it has read for each possible reading, and it cannot be stopped meanwhile.
 
 Only the log names the reading that the parser follows, and logging slows a parse tenfold. So the logger is
 attached while the parser is inside an error (1 % of reports for truncated code), and otherwise at every

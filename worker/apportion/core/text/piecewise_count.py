@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from apportion.core.text.reckoning import SEAM_REACH, beginning_of, end_of, stands_apart
+from apportion.core.text.reckoning import SEAM_REACH, beginning_of, begins_at_seam, end_of
 from apportion.core.text.render import SEPARATOR
 from apportion.core.text.tokens import Units
 
@@ -36,7 +36,7 @@ def joined(first: Stretch | None, second: Stretch | None, units: Units) -> Stret
     """Return two stretches as one, with a blank line between them; None means no text."""
     if first is None or second is None:
         return first or second
-    beginning = "" if stands_apart(first.end, second.start) else beginning_of(second.start)
+    beginning = "" if begins_at_seam(first.end, second.start) else beginning_of(second.start)
     end = end_of(first.end)
     both = units.of(f"{end}{SEPARATOR}{beginning}") - units.of(end) - units.of(beginning)
     return Stretch(first.start, second.end, first.units + both + second.units)
@@ -147,7 +147,7 @@ class Joined:
         if none in (before, after):
             return 0
         first, second = self._parts[before], self._parts[after]
-        apart = stands_apart(first.text, second.text)
+        apart = begins_at_seam(first.text, second.text)
         if apart and not first.glue:
             return first.closing
         end, end_units = first.end, first.end_units
@@ -163,7 +163,9 @@ class Joined:
         end = self._parts[index].end
         for _ in range(_GLUE_PIECES):
             before = self._before[index]
-            if before == len(self._parts) or stands_apart(self._parts[before].text, self._parts[index].text):
+            if before == len(self._parts) or begins_at_seam(
+                self._parts[before].text, self._parts[index].text
+            ):
                 break
             end = f"{self._parts[before].end}{SEPARATOR}{end}"
             if not self._parts[before].glue:

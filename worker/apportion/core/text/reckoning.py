@@ -57,7 +57,7 @@ def first_seam(text: str, start: int, end: int) -> int:
     return found.start() if found else 0
 
 
-def stands_apart(before: str, line: str) -> bool:
+def begins_at_seam(before: str, line: str) -> bool:
     """Return whether there is a seam at the start of `line`, which line ends separate from `before`."""
     if line.startswith("/"):
         return _WORD_END.search(before, max(0, len(before) - 1)) is not None
@@ -77,7 +77,7 @@ def beginning_of(text: str) -> str:
     return near[: found.start()] if found else near
 
 
-def places(text: str, start: int, end: int) -> Iterator[tuple[int, bool]]:
+def part_starts(text: str, start: int, end: int) -> Iterator[tuple[int, bool]]:
     """Yield the start of each part of a stretch except the first, and whether the start is on the grid.
 
     A part ends at the last seam within `SEAMLESS_LENGTH`, else after `GRID_LENGTH`. The last part is no
@@ -96,7 +96,7 @@ def places(text: str, start: int, end: int) -> Iterator[tuple[int, bool]]:
 
 def needs_grid(text: str) -> bool:
     """Return whether a text has a stretch without a seam that is cut on the grid."""
-    return any(on_grid for _, on_grid in places(text, 0, len(text)))
+    return any(on_grid for _, on_grid in part_starts(text, 0, len(text)))
 
 
 class Attempt(Struct, frozen=True):

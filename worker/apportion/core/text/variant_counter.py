@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from itertools import accumulate, chain, pairwise
 
-from apportion.core.text.reckoning import SEAM_REACH, first_seam, places
+from apportion.core.text.reckoning import SEAM_REACH, first_seam, part_starts
 from apportion.core.text.tokens import TokenCounter, units_of
 
 _SHORT = 4_096
@@ -71,7 +71,9 @@ class Alike:
 
     def _with_grid(self, text: str, seams: Sequence[int]) -> list[int]:
         """Return the seams, with further seams or starts on the grid between distant ones."""
-        between = ([*(first for first, _ in places(text, start, end)), end] for start, end in pairwise(seams))
+        between = (
+            [*(first for first, _ in part_starts(text, start, end)), end] for start, end in pairwise(seams)
+        )
         return [seams[0], *chain.from_iterable(between)]
 
     def count_many(self, texts: Sequence[str]) -> list[int]:

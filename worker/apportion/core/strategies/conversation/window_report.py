@@ -1,8 +1,8 @@
-"""Report on a stable window: the repeated beginning, the reason of its end, and the breakpoints of a cache.
+"""Report on a stable window: the repeated beginning, the reason for its end, and the breakpoints of a cache.
 
-The beginning ends before the new message, and no breakpoint is later. If pinned messages keep their
-positions, texts are compared message by message. The new message of the last text then counts as unchanged,
-although it is now pinned or in the history.
+No breakpoint is after the history. If the pinned messages come first, the beginning ends there at the latest.
+If they keep their positions, texts are compared message by message up to the new message. So the new message
+of the last text counts as unchanged, although it is now pinned or in the history.
 """
 
 from bisect import bisect_left
