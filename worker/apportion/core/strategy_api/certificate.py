@@ -40,7 +40,7 @@ class BoundedChoice(Struct, frozen=True, kw_only=True):
 
 
 class _Others(Struct, frozen=True):
-    """The unprotected candidates, and the tokens that the protected ones leave for them."""
+    """The unprotected candidates, and the tokens that the protected candidates leave for them."""
 
     offered: Sequence[tuple[int, int, int]]
     """Score, cost and group of each candidate, highest score first."""
@@ -55,8 +55,8 @@ def certify(
 ) -> Certificate | None:
     """Return the certificate of a selection, or None if the protected candidates exceed the limit.
 
-    The bound holds for every selection that stays within limit and ceilings, has the protected candidates,
-    and fills each group's floor at least as far as this selection does.
+    The bound holds for every selection within limit and ceilings that has the protected candidates. The
+    selection must also fill each group's floor at least as far as this selection does.
     """
     others = _others(choice)
     if others.left_tokens < 0:

@@ -1,8 +1,8 @@
 """Token count of a text of pieces that change, joined by blank lines.
 
 It equals the count of the whole text: the units of all pieces, and for each joint the effect of two pieces on
-each other, computed on their ends up to the next seam (see `core.text.reckoning`). So a change of a piece
-costs no more than the count of the piece.
+each other. That effect is computed on their ends up to the next seam (see `core.text.reckoning`). So a change
+of a piece costs no more than the count of the piece.
 
 A *glue* piece has no seam, no ASCII letter and no digit. Between two joints without a seam, it lets its
 neighbours merge. If more than eight follow one another, the first of them are ignored, and the count may be

@@ -122,7 +122,7 @@ class ConversationStrategy(WithoutCandidates):
 
 
 def _verdicts(given: Given, choice: MessageChoice, parts: Parts, *, infeasible: bool = False) -> Verdicts:
-    """Return the verdicts on a choice; `standing` has the sent ones in the order of the text."""
+    """Return the verdicts on a choice; `standing` has the sent parts in the order of the text."""
     prompt, messages = verdict_on_prompt(given, choice), verdicts_on_messages(given, choice)
     bounds, ranked = group_bounds(parts), [*prompt, *reversed(messages)]
     if not choice.sent:

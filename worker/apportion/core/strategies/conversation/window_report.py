@@ -31,9 +31,9 @@ class SentChat(Struct, frozen=True):
     system_prompt: str
     system_tokens: int
     pinned: Sequence[int]
-    """All pinned messages; if they keep their positions, only the ones before the cut."""
+    """All pinned messages; if they keep their positions, only pinned messages before the cut."""
     history: Sequence[int]
-    """The kept history; if pinned messages keep their positions, also the ones after the cut."""
+    """The kept history; if pinned messages keep their positions, also the pinned messages after the cut."""
     end: int
     """The index after the history: the first message of the new message's group."""
     used_tokens: int
@@ -177,7 +177,7 @@ def _break_in_place(
 ) -> Opt[WindowBreak]:
     """Return why the text does not begin with the whole last text; absent if it does and may be cached.
 
-    `changed` has the messages after the unchanged ones.
+    `changed` has the messages after the unchanged beginning.
     """
     last, session = kept.last, task.own.session
     if last is None:

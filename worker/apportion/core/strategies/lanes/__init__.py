@@ -192,7 +192,7 @@ class LanesStrategy:
 
 
 def _ranked(task: LanesTask, lanes: Mapping[str, Lane]) -> list[Artifact]:
-    """Return all candidates in canonical order, before any query; rejects superseded and repeated ones."""
+    """Return all candidates in canonical order, before any query; rejects older subjects and repeated ids."""
     ranked = rank(task, lanes)
     if task.own.session.marking_key:
         set_marks(ranked, task.own.session.marking_key)

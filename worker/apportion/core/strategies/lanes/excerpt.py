@@ -35,7 +35,7 @@ class ExcerptForms:
         return Excerpt(len(self._passages), tuple(ranges))
 
     def _ranges(self, kept: int) -> list[tuple[int, int]]:
-        """Return the ranges of the best `kept` passages; each ends before its second number."""
+        """Return the best `kept` passages as ranges, each from its first passage to before its end."""
         ranges: list[tuple[int, int]] = []
         for passage in sorted(self._chosen[:kept]):
             if ranges and ranges[-1][1] == passage:

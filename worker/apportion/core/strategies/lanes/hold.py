@@ -7,13 +7,13 @@ against the value of the selection, Σ score · cost. All numbers are integers.
 1. The base is the selection that holds nothing. It wins if the protected candidates exceed the limit, or if
    the cache is cold.
 2. The longest beginning has the previous items up to the first that is gone, excluded or changed. It ends
-   before an item that does not fit into its source's quota, its lane or the limit, together with the
-   protected candidates and the items before it.
+   before an item that does not fit into its source's quota, its lane or the limit. The protected candidates
+   and the items before it count as selected.
 3. The core is the best-ranked candidates of the base, up to the share `core` of its tokens.
 4. At most 16 beginnings are tried, from the longest down, each with the selection that holds it: the longest
    and the eight below it, then only beginnings with a next item that is not in the base.
-5. A beginning is barred if a lane gets less of its claim than in the base, if the loss exceeds `max_loss`, or
-   if a candidate of the core is missing.
+5. A beginning is barred if a lane gets less of its claim than in the base, if the loss is above `max_loss`,
+   or if a candidate of the core is missing.
 6. The beginning with the highest value plus gain wins. Ties: the base first, then the first tried.
 """
 

@@ -174,6 +174,7 @@ class QueryPolicy(PolicyTable):
 
     `weight` is the share of the query in the relevance of a candidate with a relevance of its own, in
     thousandths. A candidate of more than `passage_characters` is cut into passages; 0: never.
+    With `[prefix]`, no candidate is cut.
     """
 
     weight: Thousandths = 500

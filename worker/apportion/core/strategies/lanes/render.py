@@ -3,8 +3,8 @@
 Artifacts are shrunk and dropped in reverse output order. Without `[prefix]` that is the last lane first, and
 in a lane the lowest score first.
 
-If the counter is expensive and a content has no seam, the tokens of forms and of the text are estimated on a
-grid (see `core.text.reckoning`). The final text and its shrunk artifacts are then counted exactly.
+If a content has a long stretch without a seam, an expensive counter estimates the tokens of forms and of the
+text on a grid (see `core.text.reckoning`). The final text and its shrunk artifacts are then counted exactly.
 """
 
 from collections.abc import Callable, Sequence

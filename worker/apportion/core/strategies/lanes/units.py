@@ -1,7 +1,7 @@
 """Units of a selection under a query: passages and whole candidates.
 
-A candidate with several passages and at least one relevant passage competes passage by passage. Every other
-candidate competes whole. After the selection, the units of a candidate become one verdict again: the verdict
+A candidate with several passages competes passage by passage if a passage is relevant. Every other candidate
+competes whole. After the selection, the units of a candidate become one verdict again: the verdict
 of its best unit, selected if any unit is selected.
 """
 
@@ -142,7 +142,10 @@ def _passage_of(artifact: Artifact) -> int | None:
 
 
 def _contents(task: LanesTask, offered: Sequence[Prepared]) -> list[ContentTerms]:
-    """Return the terms of each candidate by passage; one that is protected or never shrunk is one passage."""
+    """Return the terms of each candidate by passage.
+
+    A protected or never shrunk candidate is one passage. With `[prefix]`, every candidate is.
+    """
     policy = task.policy
     characters = 0 if policy.prefix.weight else policy.query.passage_characters
     is_whole = [

@@ -10,7 +10,7 @@ Where the source is silent, these rules hold:
   of the section with most tokens of entries left. `... and M more TITLE` replaces them, with A to Z of the
   title in lower case. The layer ends with `[... truncated, N items omitted]`. Then its preamble is cut like
   free text, finally to nothing.
-- If the omission of an entry makes the layer no shorter in code points, because of the markers, the entry is
+- Because of the markers, the omission of an entry may make the layer no shorter in code points. Then it is
   omitted only together with others, or with all others if that costs fewer tokens. See `form`.
 - The policy's heading of a layer is shown with any part of the layer, and is reserved with the section
   headings. Free text without room loses its heading too. A section without entries shows its heading.
