@@ -1,6 +1,6 @@
 """Shrinking: four ways to make an artifact smaller, each a ladder of forms.
 
-Each way has a module that says what it leaves out, in which order, and with which marker. No form is empty,
+The module of each way documents the omitted parts, their order and their markers. No chosen form is empty,
 costs more than the whole, or is cut inside a code point. The caller decides which artifact is shrunk.
 """
 
@@ -52,6 +52,9 @@ def ladder(
 
     `count` returns the exact tokens of a form, in its template if there is one. `language`, or else `path`,
     determines the parser. `parsing` is shared by all artifacts of a request; without it, a new one is used.
+
+    Raises:
+        MissingExtraError: the strategy is `keep_signatures`, and the parser is not installed.
     """
     rungs: tuple[Rung, ...]
     match strategy:

@@ -3,11 +3,11 @@
 The text is read as lines. Blanks around a line, and a bullet (`- `, `* `, `+ `) before it, are ignored. A
 line has edges if it reads as one of these:
 - Nodes with joints between them. A joint is `->`, `-->`, `<->`, `=>`, `→`, or one of the words imports,
-  requires, uses, calls, depends on, with a space or tab on both sides. Each joint is an edge. The last place
-  may hold several nodes, separated by commas: `a -> b, c` has two edges, and so has `a -> b -> c`.
+  requires, uses, calls, depends on, with a space or tab on both sides. Each joint is an edge. After the last
+  joint, several nodes may follow, separated by commas: `a -> b, c` has two edges, and so has `a -> b -> c`.
 - An import, which is an edge with one unnamed end: `from b import …`, `import … from b`, `export … from b`,
   `import b`, `import b, c`.
-Blanks, quotes, backticks, semicolons and commas around a node are not part of it. A line with an empty place
+Blanks, quotes, backticks, semicolons and commas around a node are not part of it. A line with a missing node
 has no edges.
 
 Repeated edges count once. The number of a node's edges is the number of edges that name it. Nodes are sorted
@@ -30,7 +30,7 @@ from apportion.core.shrink.cuts import BLANK, first_characters, first_lines
 from apportion.core.shrink.ladder import Rung
 
 _Edge: TypeAlias = tuple[str, ...]
-"""Two nodes, or the only node that is named."""
+"""The two nodes of an edge, or the one named node of an import."""
 
 _BULLETS = ("- ", "* ", "+ ")
 _JOINT = re.compile(r"<?--?>|=>|→|[ \t](?:imports|requires|uses|calls|depends on)[ \t]")

@@ -6,7 +6,7 @@ N does not count dropped blanks. No cut is inside a code point, or between CR an
 
 A line ends after LF, and only there. Blanks are space, tab, CR and LF. Blanks at the text's end are dropped
 before it is cut. If the beginning is kept, blanks at the beginning are dropped as well, so that a form always
-has some of the text itself. A text of nothing but blanks is cut as it is.
+has some of the text itself. A text that has only blanks is cut as it is.
 """
 
 from collections.abc import Sequence
@@ -41,8 +41,8 @@ def below_marker(body: str, start: int, omitted: int, frame: str = "") -> str:
 def last_lines(body: str, starts: Sequence[int], frame: str = "") -> Rung:
     """Return the forms that keep the end of a body from one of `starts` on, below the frame.
 
-    `starts` has the start of every line from its first one on; each is above 0. The frame consists of whole
-    lines of the body before them.
+    `starts` has the starts of all lines from a line after the first on. The frame consists of whole lines of
+    the body before them.
     """
     above = body.count("\n", 0, starts[0]) - frame.count("\n") if starts else 0
 

@@ -7,8 +7,8 @@ since a parser takes a while to load.
 A text is cut by `truncate_oldest` instead in these cases:
 - Its language is unknown here, or it has more than 8,192 code points.
 - Parsing it costs more than parsing code does (see `metered`).
-- The texts of its request before it took too much repair (see `parsing`).
-- It does not parse: it has no function and no type without errors.
+- Earlier texts of the request have used up the budget of parsing (see `parsing`).
+- It has no function and no type without errors, or more functions, types and docs than code has.
 
 Rungs:
 1. Bodies of functions without errors are dropped: innermost first, outermost last; of equal depth, the last
@@ -23,7 +23,7 @@ Rungs:
 
 An omission begins after the last non-blank character before it, and ends with its own last non-blank
 character. A space and `[... N lines omitted]` replace it; N counts its lines that are not blank. A part that
-is no longer than its replacement, in code points, stays. Everything inside an omitted body goes with it.
+is no longer than its replacement, in code points, stays. Everything inside an omitted body is omitted too.
 """
 
 import posixpath
@@ -65,7 +65,11 @@ class _Omission(NamedTuple):
 
 
 def rungs(content: str, language: str | None, path: str | None, parsing: Parsing) -> tuple[Rung, ...]:
-    """Return the rungs below a content."""
+    """Return the rungs below a content.
+
+    Raises:
+        MissingExtraError: the extra `code` is not installed.
+    """
     parsed = language_of(language, path)
     if parsed is None or len(content) > PARSED_MAX_CHARACTERS or parsing.is_over:
         return truncate_oldest.rungs(content)
@@ -125,7 +129,7 @@ class _Lines:
 
 
 def _omissions(content: str, lines: _Lines, spans: Iterable[tuple[int, int]]) -> Iterator[_Omission]:
-    """Yield the spans that are longer than their marker, as omissions, in order."""
+    """Yield an omission for each span that is longer than its marker, in the given order."""
     for first, last in spans:
         end = first + len(content[first:last].rstrip(BLANK))
         if end > first:

@@ -1,18 +1,18 @@
 """Ladders: the smaller forms of a text, and the search for the largest form within a target.
 
 A ladder is a whole text and its rungs, the largest forms first. A rung has `size` forms of one sort: form k
-keeps k of something (lines, entries, bodies, nodes, code points), 1 ≤ k ≤ size. Strategies build the rungs.
+keeps k lines, entries, bodies, nodes or code points, 1 ≤ k ≤ size. Strategies build the rungs.
 
 The search works exactly as follows. If the whole costs no more than the target, it is the answer. Otherwise
 the rungs are searched in order, each by bisection: lo = 0 and hi = size. While lo < hi, let
 mid = (lo + hi + 1) // 2. If form mid costs no more than the target, lo = mid, else hi = mid - 1. If lo > 0 at
 the end, form lo is the answer. If no rung has an answer, there is none.
 
-Each step counts a form as it would stand, its marker included: what is found fits, and costs less than the
-whole, as far as `count` is exact and does not reckon (see `core.text.reckoning`). BPE counts are not
-monotone, so "largest" holds along this path. Forms halve until one fits, so a small target costs about one
-count of the whole for each rung that is searched; a large one, too, where `count` adds up what forms have
-in common (see `core.text.variant_counter`).
+Each step counts a form with its marker. So the found form fits and costs less than the whole, if `count` is
+exact and does not reckon (see `core.text.reckoning`). BPE counts are not monotone, so "largest" holds only
+along this path. Each step halves the form until one fits. So the search of a rung for a small target costs
+about one count of the whole. For a large target, that holds if `count` counts the common parts of forms only
+once (see `core.text.variant_counter`).
 """
 
 from collections.abc import Callable

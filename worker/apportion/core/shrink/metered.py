@@ -6,9 +6,9 @@ tree-sitter reports its progress every 100 operations. A parse is stopped in the
 - It reports more often, or reads the same characters more often, than it does for code.
 - It gives up more ways out of errors than it does for code.
 - It has read so much ambiguous text that the end of the text would be expensive. There, tree-sitter copies
-  what it has read once for each possible reading, and it cannot be stopped while it does so.
+  all that it has read for each possible reading, and it cannot be stopped meanwhile.
 
-Only the log says which reading the parser follows, and logging slows a parse tenfold. So the logger is
+Only the log names the reading that the parser follows, and logging slows a parse tenfold. So the logger is
 attached while the parser is inside an error (1 % of reports for truncated code), and otherwise at every
 second report until it names a reading.
 """
@@ -21,15 +21,15 @@ _BYTES_A_REPORT = 32
 """The least progress between two reports. The densest file found makes 57 bytes, most files 140."""
 
 _REPORTS_AHEAD = 12
-"""How many reports may come too early."""
+"""The number of reports that may come too early."""
 
 _CHUNK_BYTES = 128
 _CHUNKS_AHEAD = 8
 _TIMES_READ_MAX = 45
-"""How often a text may be read. Twice is usual; a file cut within a string was read 15 times."""
+"""The number of times that a text may be read. 2 is usual; a file cut within a string was read 15 times."""
 
 WAYS_MAX = 4_096
-"""How many ways out of errors may be given up. Of 3,300 pieces of files, one gave up 1,800, the next 60."""
+"""The ways out of errors that may be given up. Of 3,300 pieces of files, one gave up 1,800, the next 60."""
 
 ELSEWHERE_MAX = 24
 """The largest number of reports at which a reading other than the first may be followed.
@@ -37,7 +37,7 @@ ELSEWHERE_MAX = 24
 717 of 720 files stay within it."""
 
 _ASKED_EVERY = 2
-"""Every second report asks which reading the parser follows."""
+"""Every second report asks for the reading that the parser follows."""
 
 _GIVEN_UP = "removed paused"
 """The beginning of tree-sitter's log line when a way out of an error, found on the stack, leads nowhere."""
@@ -63,7 +63,7 @@ class Parse(NamedTuple):
 
 
 def parse(language: Language, source: bytes) -> Parse:
-    """Parse a source.
+    """Parse a source; the root is None if the parse was stopped.
 
     Each parse has a new parser, because a stopped parser would continue where it stopped.
     """
@@ -72,7 +72,7 @@ def parse(language: Language, source: bytes) -> Parse:
     root = None
     try:
         tree = parser.parse(meter.read, progress_callback=meter.is_spent)
-        root = None if meter.all_read else tree.root_node
+        root = None if meter.has_overread else tree.root_node
     except ValueError:  # py-tree-sitter raises it for a stopped parse
         pass
     finally:
@@ -88,7 +88,7 @@ class Meter:
         self._parser = parser
         self._reads_max = _TIMES_READ_MAX * (_CHUNKS_AHEAD + len(source) // _CHUNK_BYTES)
         self._furthest = 0
-        self._listener = self._heard  # kept here, because the parser drops it while it is called
+        self._listener = self._on_log  # kept here, because the parser drops it while it is called
         self._in_error = False
         self._asks = False
         self._ended = False
@@ -104,8 +104,8 @@ class Meter:
         return self._before_end * self._elsewhere * _ASKED_EVERY
 
     @property
-    def all_read(self) -> bool:
-        """Whether the parser has read too much, so that it gets an early end of the source."""
+    def has_overread(self) -> bool:
+        """Whether the parser has read too much; it then gets an early end of the source."""
         return self.reads > self._reads_max
 
     def read(self, offset: int, _: Point) -> memoryview:
@@ -114,7 +114,7 @@ class Meter:
         For a chunk that ends inside a character, tree-sitter asks again, and crashes if it then gets nothing.
         """
         self.reads += 1
-        if self.all_read:
+        if self.has_overread:
             return self._source[:0]
         self._ended |= offset >= len(self._source)
         end = offset + _CHUNK_BYTES
@@ -134,13 +134,13 @@ class Meter:
             del self._parser.logger
         self._furthest = max(self._furthest, offset)
         return (
-            self.all_read
+            self.has_overread
             or self.ways_given_up > WAYS_MAX
             or (not self._ended and self._elsewhere * _ASKED_EVERY > ELSEWHERE_MAX)
             or self.reports > _REPORTS_AHEAD + self._furthest // _BYTES_A_REPORT
         )
 
-    def _heard(self, _: LogType, message: str) -> None:
+    def _on_log(self, _: LogType, message: str) -> None:
         if message.startswith(_GIVEN_UP):
             self.ways_given_up += 1
         elif self._asks and message.startswith(_FOLLOWS):

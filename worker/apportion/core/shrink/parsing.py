@@ -1,10 +1,10 @@
 """Budget of parsing for the code of one request.
 
 A single parse is bounded in `metered`, which this module does not load. The budget of a request is counted in
-bytes times repairs, for this reason. For each error, tree-sitter tries several ways out. At the end of the
+bytes times repairs. The reason: for each error, tree-sitter tries several ways out. At the end of the
 text, it copies everything it has read for each possible reading. So a text with errors costs its length times
-its repairs. It counts as having at least one repair for each 64 bytes, since not all repairs are visible, and
-it counts more if it is ambiguous. Code without errors counts by the number of the parser's reports; a
+its repairs. One repair more is counted for each 64 bytes, since not all repairs are visible, and an ambiguous
+text counts more. Code without errors counts by the number of the parser's reports; a
 mebibyte of it fits the budget.
 
 Texts are shrunk in canonical order, so the order of the candidates does not matter.
@@ -14,10 +14,10 @@ PARSED_MAX_CHARACTERS = 1 << 13
 """The longest text that is parsed, in code points."""
 
 WORK_MAX = 1 << 24
-"""In bytes times repairs: the work for 64,000 tokens of code, cut anywhere into pieces of 400 tokens."""
+"""The budget in bytes times repairs: enough for 64,000 tokens of code, cut anywhere into pieces of 400."""
 
 _BYTES_MIN = 1 << 10
-"""The least number of bytes that a text counts."""
+"""The number of bytes that a shorter text with errors counts."""
 
 _BYTES_A_REPAIR = 1 << 6
 

@@ -141,7 +141,8 @@ class _Read(NamedTuple):
 def outline(language: str, text: str, parsing: Parsing) -> Outline | None:
     """Return the outline of a text; None if no function and no type is without errors.
 
-    The result is also None if parsing costs too much. The work is added to `parsing`.
+    The result is also None if parsing costs too much, or if the text has more than `MATCHES_MAX` functions,
+    types, docs and comments. The work is added to `parsing`.
 
     Raises:
         KeyError: the language is unknown.
@@ -213,7 +214,7 @@ def _parsed(language: str, source: bytes, before: int, parsing: Parsing) -> _Rea
 
 
 class _Places:
-    """Places of nodes, in code points of a text that starts after the first `before` bytes of its source."""
+    """Spans of nodes, in code points of a text that starts after the first `before` bytes of its source."""
 
     def __init__(self, source: bytes, before: int) -> None:
         self._before = before
@@ -249,7 +250,7 @@ def _depths(spans: Iterable[SyntaxSpan]) -> dict[SyntaxSpan, int]:
 
 
 def _paragraphs(comments: Iterable[SyntaxSpan], text: str) -> Iterator[SyntaxSpan]:
-    """Yield comments; those with only blanks and at most one line end between them are one."""
+    """Yield comments; comments with only blanks and at most one line end between them count as one."""
     paragraph: list[SyntaxSpan] = []
     for start, end in comments:
         comment = SyntaxSpan(start, start + len(text[start:end].rstrip(BLANK)))

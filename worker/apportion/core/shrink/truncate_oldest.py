@@ -7,7 +7,7 @@ next hunk. The pair of lines `--- …`, `+++ …` directly above a hunk header i
 that hunk, and it also holds for the hunks after it, up to the next file header.
 
 Rungs of a diff:
-1. Whole hunks: the last k, of those with text before them. The file header of the first kept hunk stays
+1. Whole hunks: the last k, but only hunks with text before them. The file header of the first kept hunk stays
    above the marker.
 2. Lines of the last hunk: the last k after its first, with file header and hunk header above the marker.
 3. Code points of the last line, as below.

@@ -1,4 +1,4 @@
-"""The registry of strategies: a line each. A new strategy is a folder, a line here, and a policy file."""
+"""The registry of strategies. A new strategy is a folder, a line here, and a policy file."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -26,7 +26,7 @@ STRATEGIES: Mapping[str, Strategy[Any, Any]] = {
 
 
 def meaning_of(strategy: str, reason: Reason) -> Meaning | None:
-    """Return the meaning of a reason in decisions of a strategy; None for a reason of another version."""
+    """Return the meaning of a reason in decisions of a strategy; None if this version has none."""
     own = STRATEGIES[strategy].meanings if strategy in STRATEGIES else {}
     return own.get(reason) or MEANINGS.get(reason)
 

@@ -1,7 +1,7 @@
 """Quality certificates: an upper bound on the value of any selection, and the prices of limit and groups.
 
 One scan of the candidates by score gives the prices, and the prices give the bound. Source: the dual of the
-fractional problem, for which any prices give a valid bound. These are the greedy prices, in exact integers.
+fractional problem, for which any prices give a valid bound. The greedy prices are used, in exact integers.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -32,22 +32,22 @@ class BoundedChoice(Struct, frozen=True, kw_only=True):
     group_of: Sequence[int]
     """The index in `caps` of each candidate's group."""
     taken: Sequence[int]
-    """True for each selected candidate."""
+    """1 or True for each selected candidate."""
     protected: Collection[int]
-    """The indices of the candidates that are selected whatever the bounds."""
+    """The indices of the candidates that are selected without regard to the bounds."""
     caps: Sequence[Cap]
     limit_tokens: int
 
 
 class _Others(Struct, frozen=True):
-    """The unprotected candidates, and the tokens that the protected ones leave for them."""
+    """The unprotected candidates, and the tokens that the protected candidates leave for them."""
 
     offered: Sequence[tuple[int, int, int]]
     """Score, cost and group of each candidate, highest score first."""
     left_tokens: int
     ceilings: Sequence[int]
     least: Sequence[int]
-    """The tokens of each group that the selection uses, up to the rest of its floor."""
+    """The tokens that the selection uses of each group, up to the rest of the group's floor."""
 
 
 def certify(
@@ -55,8 +55,8 @@ def certify(
 ) -> Certificate | None:
     """Return the certificate of a selection, or None if the protected candidates exceed the limit.
 
-    The bound holds for every selection that stays within limit and ceilings, has the protected candidates,
-    and fills each group's floor at least as far as this selection does.
+    The bound holds for every selection within limit and ceilings that has the protected candidates. The
+    selection must also fill each group's floor at least as far as this selection does.
     """
     others = _others(choice)
     if others.left_tokens < 0:

@@ -5,9 +5,9 @@ pieces can cost more or less than separate ones. BPE counts are not monotone, so
 only along the path of this search:
 
 1. Shrink each piece in turn, to no target below the floor, until the whole fits.
-2. If that fails, drop the fewest pieces with which the rest fits at its floors. Then shrink the rest again
+2. If that fails, drop the fewest pieces without which the rest fits at its floors. Then shrink the rest again
    from its full forms; if it does not fit, use the floors. Protected pieces are never dropped.
-3. If that fails, shrink the protected pieces alone, without a floor. Otherwise there is no fit.
+3. If that fails, shrink the protected pieces alone, without a floor. If that fails too, there is no fit.
 
 Measuring computes the tokens of the whole from the changed pieces. The final text is counted exactly. If it
 exceeds the limit, the search starts again (see `core.text.reckoning`).
@@ -28,7 +28,7 @@ _JOIN_TOKENS = 2
 class Piece:
     """A part of the text: in its present `form`, or `dropped`.
 
-    `make_ladder` is called when the ladder is first needed; None: the piece is never shrunk.
+    `make_ladder` is called when the ladder is first needed. If it returns None, the piece is never shrunk.
     """
 
     def __init__(self, full: Shrunk, make_ladder: Callable[[], Ladder | None], *, protected: bool) -> None:
@@ -90,7 +90,7 @@ class Fit:
         self.tokens = 0
 
     def fit(self, whole_tokens: int) -> bool:
-        """Return whether a text over the limit could be made to fit; sets `text` and `tokens`."""
+        """Return whether a text over the limit could be made to fit; if so, sets `text` and `tokens`."""
         self.tokens = whole_tokens
         return self._correction.settle(self._attempt, self._limit)
 
@@ -134,7 +134,7 @@ class Fit:
             self._put(piece, form)
 
     def _shrink(self, pieces: Sequence[Piece], floor_tokens: int) -> bool:
-        """Return whether the whole fits after shrinking pieces in turn; it must have been measured."""
+        """Return whether the whole fits after shrinking pieces in turn; `tokens` must be up to date."""
         whole, uncertain = self.tokens, 0
         for piece in pieces:
             if piece.dropped or piece.form.tokens <= floor_tokens or piece.ladder is None:
@@ -172,7 +172,7 @@ class Fit:
         self.tokens = tokens
 
     def _drop_fewest(self) -> bool:
-        """Return whether the text fits after dropping the fewest pieces; if not, all droppable ones are gone.
+        """Return whether the text fits after dropping the fewest pieces; if not, all droppable are gone.
 
         The search starts where the sum of tokens fits. It drops more until the whole fits, then restores
         pieces as long as it still fits.

@@ -22,7 +22,7 @@ from apportion.core.results import Limits, PolicyRef
 from apportion.core.text.tokens import CounterName
 
 _ALWAYS_US = -(2**63)
-"""Before any event; with an offset, an event may be before the year 1 in UTC."""
+"""A time before any event; with an offset, an event may be before the year 1 in UTC."""
 
 Count = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
 Thousandths = Annotated[int, Field(ge=0, le=1_000)]
@@ -42,7 +42,7 @@ change.
 
 
 def _rfc3339(value: Any) -> Any:
-    """Parse a string like an event's timestamp; TOML also has date-times, which pass unchanged."""
+    """Parse a string like an event's timestamp; other values, such as TOML's date-times, are unchanged."""
     if not isinstance(value, str):
         return value
     try:
@@ -79,7 +79,7 @@ class PolicyTable(BaseModel):
 
 
 class SessionLimits(PolicyTable):
-    """`[session]`: what one session may spend, and how long it may be idle. 0: none."""
+    """`[session]`: the limits of a session and a request, the backoff, and the idle timeout. 0: none."""
 
     max_tokens: Count = 0
     max_tokens_per_request: Count = 0
@@ -88,7 +88,7 @@ class SessionLimits(PolicyTable):
 
 
 class OverlapPolicy(PolicyTable):
-    """`[overlap]`: thousandths of the shorter content that must be shared before it counts. 0: off."""
+    """`[overlap]`: the least shared part of the shorter content that counts, in thousandths. 0: off."""
 
     threshold: Thousandths = 0
 
@@ -121,10 +121,10 @@ def _json_value(value: Any) -> Any:
 
 
 class Policy(PolicyTable):
-    """The keys of every policy. `budget_tokens` is the total; 0 disables."""
+    """The keys of every policy. `budget_tokens` is the total; 0: nothing is selected."""
 
     own_backoff: ClassVar[bool] = True
-    """Whether the strategy supports `backoff_prompts`."""
+    """False if the strategy refuses `backoff_prompts`."""
 
     name: PolicyName
     version: PolicyName
@@ -151,7 +151,7 @@ class Policy(PolicyTable):
         return _ALWAYS_US if self.effective_from is None else event_time_us(self.effective_from)
 
     def total_tokens(self, asked_tokens: Opt[int]) -> int:
-        """Return the total: the request's own, up to `budget_tokens_max`, or else the policy's."""
+        """Return the total: the request's, up to `budget_tokens_max` (0: no bound), or else the policy's."""
         if asked_tokens is UNSET:
             return self.budget_tokens
         return min(asked_tokens, self.budget_tokens_max or asked_tokens)
@@ -253,7 +253,7 @@ def _reason(kind: str, message: str) -> str:
 
 
 def clashing_priorities(key: str, what: str, tables: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield an error for each raw table that repeats a priority; `what` is the word for a table."""
+    """Yield an error for each raw table that repeats an earlier priority; `what` is the word for a table."""
     owners: dict[int, str] = {}
     for name, table in tables.items():
         priority = integer(table, "priority")
@@ -263,6 +263,6 @@ def clashing_priorities(key: str, what: str, tables: Mapping[str, Any]) -> Itera
 
 
 def integer(table: Any, key: str) -> int | None:
-    """Return an integer of a raw table, or None if it is malformed; for `cross_check`."""
+    """Return an integer of a raw table, or None if it is absent or malformed; for `cross_check`."""
     value = table.get(key) if isinstance(table, Mapping) else None
     return value if type(value) is int and 0 <= value <= MAX_INTEGER else None

@@ -1,7 +1,7 @@
 """Age classes and recency buckets; they are coarse, so that a few seconds rarely change a score."""
 
 AGE_EDGES_S = (60, 300, 1_800, 7_200, 86_400)
-"""Upper edges of the age classes 0 to 4, exclusive; class 5 is all above. Source: the Composer."""
+"""Exclusive upper edges of the age classes 0 to 4; class 5 has all higher ages. Source: the Composer."""
 
 
 def recency_bucket(age: int) -> int:

@@ -30,8 +30,8 @@ class CandidateNeeds(Struct, frozen=True):
 class Strategy(Protocol[P, T]):
     """A way to select and render candidates; a value without state.
 
-    For each request, `compose` calls `unsuitable` for every candidate, then `read_own`, then `compose` unless
-    the composition is cached. `compose` also runs if nothing may be selected; `limit_tokens` is 0 then.
+    For each request, `unsuitable` is called for every candidate, then `read_own`, then `compose` unless the
+    composition is cached. `compose` also runs if nothing may be selected; `limit_tokens` is 0 then.
     `levers` and `meanings` are read only after a decision.
     """
 
@@ -45,7 +45,7 @@ class Strategy(Protocol[P, T]):
 
     @property
     def reads(self) -> frozenset[str]:
-        """The fields of a request, such as `constraints.pinned`, that this and not every strategy reads."""
+        """The fields of a request that it reads, such as `constraints.pinned`, if not all strategies do."""
 
     @property
     def needs(self) -> frozenset[str]:
@@ -53,7 +53,7 @@ class Strategy(Protocol[P, T]):
 
     @property
     def candidate_needs(self) -> CandidateNeeds:
-        """The fields that its candidates must have."""
+        """The fields that a candidate must have."""
 
     @property
     def meanings(self) -> Mapping[Reason, Meaning]:
@@ -66,7 +66,7 @@ class Strategy(Protocol[P, T]):
         """Return an error with a relative pointer (`.lane`) if the candidate cannot be used."""
 
     def read_own(self, request: ContextRequest, session: SessionPart) -> T:
-        """Return the inputs that only this strategy reads; it reads no fields of the request but `reads`."""
+        """Return the inputs that only this strategy reads, from the request's fields in `reads`."""
 
     def compose(self, task: Task[P, T]) -> Verdicts:
         """Return a verdict for each candidate, and the rendered output, which never exceeds the limit.

@@ -7,7 +7,7 @@ from apportion.core.strategy_api.verdict import Bound
 
 
 def mark_superseded(ranked: Sequence[PreparedVerdict]) -> None:
-    """Reject all but the newest candidate of each subject; `ranked` is in canonical order, which ends ties.
+    """Reject all but the newest candidate of each subject; ties: the first in `ranked`, in canonical order.
 
     A rejected candidate with the id of the newest one is its duplicate. Candidates that are already rejected
     are ignored. Protected candidates may be the newest and are never rejected.

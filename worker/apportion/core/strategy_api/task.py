@@ -1,7 +1,7 @@
 """Tasks: all inputs of a strategy, immutable, and the key under which a composition is cached.
 
-The key is made from the task's own fields, so no input can be missing in it. A task has no event, no session
-and no identifier of either. Inputs that only one strategy reads are its own part.
+The key is made from the task's own fields, so no input can be missing in it. A task has no event, no session,
+and no identifiers of them. Inputs that only one strategy reads are the task's own part.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -48,9 +48,9 @@ class Prepared(Struct, frozen=True, gc=False):
     protected: bool
     """True if the candidate is pinned or must-included."""
     tie: bytes
-    """The order of candidates of equal rank; empty if their ids differ."""
+    """The canonical JSON, which orders candidates of equal rank; empty if all ids of the request differ."""
     newness: int = 0
-    """The order of candidates with a subject by time, newest highest; 0 without a subject."""
+    """The rank by time of a candidate with a subject, newest highest; 0 without a subject."""
 
 
 class PreparedVerdict(Protocol):

@@ -56,7 +56,7 @@ class Verdict(Struct, gc=False):
     more: int = 0
     """The extra tokens in the bound that would have admitted it; 0: unknown."""
     limit_left: Opt[int] = UNSET
-    """The tokens that the limit had left; set only if another bound rejected it and it exceeded this too."""
+    """The tokens that the limit had left; set only if the candidate exceeded another bound and the limit."""
     redundant: Redundant | None = None
     """Its overlap with other candidates when it was considered last."""
     superseded_by: str = ""
@@ -105,7 +105,7 @@ class Output(Struct, frozen=True, kw_only=True):
     kept: Opt[tuple[int, ...]] = UNSET
     """The indices of the emitted messages of the history, in the order of the output."""
     rewritten: Mapping[int, str] = {}
-    """The new contents of cleared messages, by index."""
+    """The new contents of cleared messages, by index of the message."""
     used_tokens: int = 0
     """The exact count of everything emitted."""
     reserved_tokens: int = 0
@@ -127,7 +127,7 @@ class Verdicts(Output, frozen=True, kw_only=True):
     """A strategy's answer."""
 
     verdicts: Sequence[Verdict]
-    """One for each candidate of the task, in canonical order."""
+    """A verdict for each candidate of the task, in canonical order."""
     groups: Sequence[GroupBounds]
     standing: Sequence[Verdict] = ()
     """The selected candidates, in the order of the text."""

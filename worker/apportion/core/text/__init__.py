@@ -1,4 +1,4 @@
 """Text: token counts, cuts, token boundaries and rendering.
 
-It knows no events and no policies.
+Nothing here depends on events or policies.
 """

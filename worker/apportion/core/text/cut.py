@@ -26,7 +26,7 @@ def largest(most: int, fits: Callable[[int], bool]) -> int:
 
 
 def cut(text: str, code_points: int) -> str:
-    """Return the first code points of a text and the marker; the whole text and no text have no marker."""
+    """Return the first code points of a text and the marker; without the marker if that is all or nothing."""
     if code_points >= len(text):
         return text
     return text[:code_points] + MARK if code_points else ""

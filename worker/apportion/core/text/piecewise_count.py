@@ -1,12 +1,12 @@
 """Token count of a text of pieces that change, joined by blank lines.
 
 It equals the count of the whole text: the units of all pieces, and for each joint the effect of two pieces on
-each other, computed on their ends up to the next seam (see `core.text.reckoning`). So the change of a piece
-costs no more than its own count.
+each other. That effect is computed on their ends up to the next seam (see `core.text.reckoning`). So a change
+of a piece costs no more than the count of the piece.
 
-A *glue* piece has no seam, no ASCII letter and no digit. Between two joints without a seam, it merges its
-neighbours. If more than eight are in a row, the first ones are ignored, and the count may be wrong. A caller
-that needs certainty counts the whole.
+A *glue* piece has no seam, no ASCII letter and no digit. Between two joints without a seam, it lets its
+neighbours merge. If more than eight follow one another, the first of them are ignored, and the count may be
+wrong. A caller that needs certainty counts the whole.
 """
 
 import re
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from apportion.core.text.reckoning import SEAM_REACH, beginning_of, end_of, stands_apart
+from apportion.core.text.reckoning import SEAM_REACH, beginning_of, begins_at_seam, end_of
 from apportion.core.text.render import SEPARATOR
 from apportion.core.text.tokens import Units
 
@@ -33,10 +33,10 @@ def stretch_of(text: str, units: int) -> Stretch:
 
 
 def joined(first: Stretch | None, second: Stretch | None, units: Units) -> Stretch | None:
-    """Return two stretches as one, with a blank line between them; None is no text."""
+    """Return two stretches as one, with a blank line between them; None means no text."""
     if first is None or second is None:
         return first or second
-    beginning = "" if stands_apart(first.end, second.start) else beginning_of(second.start)
+    beginning = "" if begins_at_seam(first.end, second.start) else beginning_of(second.start)
     end = end_of(first.end)
     both = units.of(f"{end}{SEPARATOR}{beginning}") - units.of(end) - units.of(beginning)
     return Stretch(first.start, second.end, first.units + both + second.units)
@@ -58,7 +58,7 @@ class _Part(Struct):
     closing: int
     """The units of a blank line after it."""
     glue: bool
-    """Whether its neighbours may merge across it."""
+    """True if its neighbours may merge across it."""
 
 
 class Joined:
@@ -115,7 +115,7 @@ class Joined:
         self._rejoin_from(after)
 
     def put_in(self, index: int, text: str, tokens: int, before: int | None) -> None:
-        """Insert a piece with its count after piece `before`, or as the first piece."""
+        """Insert a piece with its count after piece `before`, or as the first piece if that is None."""
         before = len(self._parts) if before is None else before
         self._parts[index] = self._part(text, tokens)
         self._before[index], self._after[index] = before, self._after[before]
@@ -147,7 +147,7 @@ class Joined:
         if none in (before, after):
             return 0
         first, second = self._parts[before], self._parts[after]
-        apart = stands_apart(first.text, second.text)
+        apart = begins_at_seam(first.text, second.text)
         if apart and not first.glue:
             return first.closing
         end, end_units = first.end, first.end_units
@@ -163,7 +163,9 @@ class Joined:
         end = self._parts[index].end
         for _ in range(_GLUE_PIECES):
             before = self._before[index]
-            if before == len(self._parts) or stands_apart(self._parts[before].text, self._parts[index].text):
+            if before == len(self._parts) or begins_at_seam(
+                self._parts[before].text, self._parts[index].text
+            ):
                 break
             end = f"{self._parts[before].end}{SEPARATOR}{end}"
             if not self._parts[before].glue:

@@ -1,8 +1,8 @@
 """Token counts of a text's prefixes, each with another text after it.
 
-They equal the counts of the texts. The units up to a seam (see `core.text.reckoning`) are counted once, so a
-whole bisection costs about one count of the text. With an exact counter, a prefix that ends in a long stretch
-without a seam is counted on the grid, approximately.
+They equal the counts of the joined texts. The units up to a seam (see `core.text.reckoning`) are counted
+once, so a whole bisection costs about one count of the text. With an exact counter, a prefix that ends in a
+long stretch without a seam is counted on the grid, approximately.
 """
 
 from bisect import bisect_left, insort
@@ -39,7 +39,7 @@ class Prefixes:
         return units + self._units.of(self._text[seam:code_points] + after)
 
     def _seam_far_back(self, seam: int, code_points: int) -> int:
-        """Return the index of the last seam that is not near; 0 if there is none or if it is not needed."""
+        """Return the index of the last seam beyond `SEAM_REACH`; 0 if there is none or none is needed."""
         searched = self._searched.get(seam, seam)
         if not self._units.dear or code_points - seam <= SEAMLESS_LENGTH or code_points <= searched:
             return 0
@@ -51,7 +51,7 @@ class Prefixes:
         return 0
 
     def _last_of_grid(self, seam: int, code_points: int) -> tuple[int, int]:
-        """Return the start of the last part on the grid from a seam, and the units up to it."""
+        """Return the start of the last part on the grid from a seam, and the units between them."""
         self._correction.on_grid = True
         up_to = self._grids.setdefault(seam, [0])
         number = (code_points - seam - 1) // GRID_LENGTH

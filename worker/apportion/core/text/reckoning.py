@@ -8,9 +8,9 @@ A *seam* is a position that no token of any counter spans:
 - at the start of a line whose first character is neither white space nor `/`;
 - at the start of a line with `/`, if the last character before the line ends is an ASCII letter or digit.
 
-By the patterns of the encodings (`apportion.engine.counters.bpe`) no piece crosses a seam, and the pieces on
-one side do not depend on the other: only punctuation includes the line ends and the `/` after it. So the sum
-of the counts between seams is the count of the whole.
+The patterns of the encodings (`apportion.engine.counters.bpe`) have no match across a seam, and the matches
+on one side do not depend on the other side: only punctuation includes the line ends and the `/` after it. So
+the sum of the counts between seams is the count of the whole.
 
 A stretch of more than 16,384 code points without a seam is cut on a *grid*: every 6,144 code points from its
 last seam on. The sum of these counts is near the count of the whole, and may differ. `Correction` counts the
@@ -28,7 +28,7 @@ SEAM_REACH = 512
 """The code points on each side of a joint that are searched for a seam.
 
 If there is no seam, as in one endless word, the effect of the joint is reckoned on these code points. That is
-exact unless a single piece of an encoding's pattern is longer.
+exact unless a single match of an encoding's pattern is longer.
 """
 
 SEAMLESS_LENGTH = 16_384
@@ -57,8 +57,8 @@ def first_seam(text: str, start: int, end: int) -> int:
     return found.start() if found else 0
 
 
-def stands_apart(before: str, line: str) -> bool:
-    """Return whether there is a seam at the start of `line`, if line ends separate it from `before`."""
+def begins_at_seam(before: str, line: str) -> bool:
+    """Return whether there is a seam at the start of `line`, which line ends separate from `before`."""
     if line.startswith("/"):
         return _WORD_END.search(before, max(0, len(before) - 1)) is not None
     return _APART.match(line) is not None
@@ -77,8 +77,8 @@ def beginning_of(text: str) -> str:
     return near[: found.start()] if found else near
 
 
-def places(text: str, start: int, end: int) -> Iterator[tuple[int, bool]]:
-    """Yield the starts of the parts of a stretch, without the first, and whether each is on the grid.
+def part_starts(text: str, start: int, end: int) -> Iterator[tuple[int, bool]]:
+    """Yield the start of each part of a stretch except the first, and whether the start is on the grid.
 
     A part ends at the last seam within `SEAMLESS_LENGTH`, else after `GRID_LENGTH`. The last part is no
     longer than `SEAMLESS_LENGTH` after a seam, or `GRID_LENGTH` after a start on the grid.
@@ -96,7 +96,7 @@ def places(text: str, start: int, end: int) -> Iterator[tuple[int, bool]]:
 
 def needs_grid(text: str) -> bool:
     """Return whether a text has a stretch without a seam that is cut on the grid."""
-    return any(on_grid for _, on_grid in places(text, 0, len(text)))
+    return any(on_grid for _, on_grid in part_starts(text, 0, len(text)))
 
 
 class Attempt(Struct, frozen=True):
@@ -109,7 +109,7 @@ class Attempt(Struct, frozen=True):
 class Correction:
     """The correction of a search with reckoned counts.
 
-    `on_grid`: a part was cut on the grid, so a reckoned count may be too low. An attempt adds
+    `on_grid` is true if a part was cut on the grid, so that a reckoned count may be too low. An attempt adds
     `missing_tokens` to each reckoned count.
     """
 
@@ -125,9 +125,10 @@ class Correction:
     ) -> bool:
         """Repeat an attempt until the count of its text is within the limit; return whether one succeeded.
 
-        After each failure, `missing_tokens` grows by the excess, and at least doubles. An attempt that
-        returns None ends the search. `count_each` searches with a count at every step. It is called if no
-        grid was used and the reckoned count is wrong. Without it, every text within the limit is accepted.
+        After each failure, `missing_tokens` grows by the reckoned count's error, and at least doubles. An
+        attempt that returns None ends the search. `count_each` searches with a count at every step. It is
+        called if no grid was used and the reckoned count is wrong; the search then ends. Without it, or with
+        a grid, every text within the limit is accepted.
         """
         self.missing_tokens = 0
         while (made := attempt()) is not None:

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 
 SEPARATOR = "\n\n"
-"""The text between any two pieces; its tokens count like all others."""
+"""The text between two pieces; its tokens count like all others."""
 
 
 def join(pieces: Iterable[str]) -> str:
-    """Return the text of the pieces, in order."""
+    """Return the text of the pieces, in the given order."""
     return SEPARATOR.join(pieces)

@@ -14,7 +14,7 @@ from apportion.core.text.characters import words
 
 
 class CounterName(StrEnum):
-    """The counters of a policy; an engine has all of them."""
+    """The names of counters in policies; an engine has all of them."""
 
     CHARS4 = "chars4"
     BYTES4 = "bytes4"
@@ -58,7 +58,7 @@ class Units(Struct, frozen=True):
 
 
 class Estimator:
-    """A counter that is a formula."""
+    """A counter by a formula; `rule` describes the formula and gives the digest."""
 
     def __init__(self, name: str, rule: str, count: Callable[[str], int]) -> None:
         self.name = name

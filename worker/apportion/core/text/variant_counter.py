@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from itertools import accumulate, chain, pairwise
 
-from apportion.core.text.reckoning import SEAM_REACH, first_seam, places
+from apportion.core.text.reckoning import SEAM_REACH, first_seam, part_starts
 from apportion.core.text.tokens import TokenCounter, units_of
 
 _SHORT = 4_096
@@ -20,7 +20,7 @@ _PARTS = 64
 
 
 class Alike:
-    """A counter that remembers one text: its seams and its end, and its units up to each.
+    """A counter that remembers one text: some of its seams, its end, and the units up to each of them.
 
     The starts of parts on the grid are among the seams, so the next text reuses their counts.
     """
@@ -71,7 +71,9 @@ class Alike:
 
     def _with_grid(self, text: str, seams: Sequence[int]) -> list[int]:
         """Return the seams, with further seams or starts on the grid between distant ones."""
-        between = ([*(first for first, _ in places(text, start, end)), end] for start, end in pairwise(seams))
+        between = (
+            [*(first for first, _ in part_starts(text, start, end)), end] for start, end in pairwise(seams)
+        )
         return [seams[0], *chain.from_iterable(between)]
 
     def count_many(self, texts: Sequence[str]) -> list[int]:
@@ -81,7 +83,7 @@ class Alike:
 
 
 def _seams_between(text: str, start: int, end: int) -> list[int]:
-    """Return some seams of a text, at a distance from one another."""
+    """Return at most one seam for each of about `_PARTS` equal parts of a text."""
     step = max(2 * SEAM_REACH, (end - start) // _PARTS)
     near = (first_seam(text, at, min(at + SEAM_REACH, end)) for at in range(start + step, end, step))
     return [seam for seam in near if seam]

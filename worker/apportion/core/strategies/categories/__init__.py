@@ -3,10 +3,11 @@
 Source of rules and numbers: TokenBudgetManager specification. Where it contradicts itself, these rules hold:
 
 - Priority, in thousandths: the candidate's own, else relevance · recency · diversity, each in thousandths,
-  the product rounded once, half up. Recency depends on the age (a negative age is 0), diversity on the
-  weighted agreement. Order: category priority, priority descending, id, canonical JSON.
-- If a request sets another total t than the policy, each budget is floor(budget · t / total), and the reserve
-  is the rest. A t from 1 to 99 is refused. If the policy's total is 0, the sum of its parts is used instead.
+  the product rounded once, half up. Recency depends on the age (a negative age counts as 0), diversity
+  on the weighted agreement. Order: category priority, priority descending, id, canonical JSON.
+- If a request sets a total t that differs from the policy's, each budget is floor(budget · t / total), and
+  the reserve is the rest. A t from 1 to 99 is refused. If the policy's total is 0, the sum of its parts
+  replaces it.
 - Cost: the candidate's `token_estimate`, else its count. In order, each candidate is selected if its
   category's budget can pay for it. A category that may overflow pays the excess from the reserve (`overflow =
   "reserve"`) or from all tokens left (`"any"`). The sum never exceeds the limit.
@@ -38,7 +39,7 @@ _SCORES = (ScoreField("priority", most=1 << 30), ScoreField("relevance"))
 
 
 class CategoriesStrategy:
-    """The strategy."""
+    """The strategy `categories`; the module's docstring has its rules."""
 
     name = "categories"
     policy_type = CategoriesPolicy
@@ -52,7 +53,10 @@ class CategoriesStrategy:
     }
 
     def levers(self, policy: CategoriesPolicy, group: str) -> Levers:
-        """Return the scores and the category's budget, which may grow by the unassigned tokens."""
+        """Return the scores and the category's budget, which may grow by the unassigned tokens.
+
+        If the total is 0, the budget may grow without bound. An unknown category has no budget.
+        """
         if group not in policy.categories:
             return Levers(scores=_SCORES)
         now, total = policy.categories[group].budget_tokens, policy.budget_tokens
@@ -62,7 +66,7 @@ class CategoriesStrategy:
         return Levers(Ceiling(keys, now, now + left if total else MAX_INTEGER), _SCORES)
 
     def unsuitable(self, candidate: Candidate, policy: CategoriesPolicy) -> EventError | None:
-        """Return why this candidate cannot be used: a field is missing, or its category is unknown."""
+        """Return an error if a field of the candidate is missing, or if its category is unknown."""
         if candidate.content is UNSET or candidate.category is UNSET:
             return missing(candidate, self.candidate_needs.every)
         if candidate.category not in policy.categories:
@@ -76,10 +80,14 @@ class CategoriesStrategy:
         return None
 
     def read_own(self, request: ContextRequest, session: SessionPart) -> None:
-        """Read nothing."""
+        """Return None: the strategy reads no other fields."""
 
     def compose(self, task: Task[CategoriesPolicy, None]) -> Verdicts:
-        """Select by category while the text fits; no candidate is protected."""
+        """Select by category while the text fits; no candidate is protected.
+
+        Raises:
+            EventError: the total is from 1 to 99.
+        """
         if 0 < task.total_tokens < SMALLEST_TOTAL_TOKENS:
             message = f"strategy categories shares out {SMALLEST_TOTAL_TOKENS} tokens or more; 0 disables"
             raise EventError(ErrorCode.INVALID_VALUE, message, "$.budget_tokens")

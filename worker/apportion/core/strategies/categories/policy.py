@@ -36,7 +36,7 @@ class Overflow(StrEnum):
 
 
 class CategoryPolicy(PolicyTable):
-    """`[categories.NAME]`: the lowest priority is first."""
+    """`[categories.NAME]`: the priority (the lowest is first), the budget, and whether it may overflow."""
 
     priority: Count
     budget_tokens: Count
@@ -44,7 +44,7 @@ class CategoryPolicy(PolicyTable):
 
 
 class ReservePolicy(PolicyTable):
-    """`[reserve]`: without `tokens`, the rest of the total after the categories' budgets."""
+    """`[reserve]`: its tokens (None: the total minus all budgets), and the tokens that pay an overflow."""
 
     tokens: Count | None = None
     overflow: Overflow = Field(default=Overflow.RESERVE, strict=False)
@@ -69,7 +69,7 @@ class CategoriesPolicy(Policy):
 
     @cached_property
     def age_edges_us(self) -> Sequence[int]:
-        """The ages at which the recency of a candidate falls."""
+        """The ages at which the recency of a candidate falls, in microseconds."""
         return AGE_EDGES_US
 
     def parts(self, total_tokens: int) -> tuple[dict[str, int], int]:
@@ -87,7 +87,7 @@ class CategoriesPolicy(Policy):
 
     @classmethod
     def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Problem]:
-        """Yield totals that are too small, equal priorities, and parts above the total together."""
+        """Yield a problem for totals from 1 to 99, repeated priorities, and parts that exceed the total."""
         yield from super().cross_check(raw)
         whole = {"budget_tokens": DEFAULT_TOTAL_TOKENS, "categories": DEFAULT_CATEGORIES, **raw}
         for key in ("budget_tokens", "budget_tokens_max"):

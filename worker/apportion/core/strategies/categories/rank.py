@@ -56,7 +56,7 @@ def _contender(prepared: Prepared) -> Contender:
 
 
 def _priority(facts: Facts, age: int) -> tuple[int, Opt[tuple[int, ...]]]:
-    """Return a candidate's priority and its factors; a given priority has none."""
+    """Return a candidate's priority and its factors, in thousandths; a given priority has no factors."""
     if facts.priority is not UNSET:
         return int(facts.priority), UNSET
     relevance, agreement = facts.relevance or 0, int(facts.weighted_agreement or 0)

@@ -1,4 +1,4 @@
-"""Selection in categories: each candidate that its category, the reserve and the limit can pay for.
+"""Selection in categories: candidates that their category, the reserve and the limit can pay for.
 
 A candidate is tested by its cost, then by the count of the text with it. That count is reckoned (see
 `categories.text`). The final text is counted as a whole (see `docs/adr/0009-bounded-work.md`).
@@ -29,7 +29,7 @@ def select(
     reserve_tokens: int,
     task: Task[CategoriesPolicy, None],
 ) -> tuple[str, int]:
-    """Select from the candidates, category by category; return their text and its exact count."""
+    """Select from the candidates, category by category; return the selected text and its exact count."""
     set_costs(queue, task.count_contents)
     purse = _Purse(task.policy, budgets, reserve_tokens, task.limit_tokens)
     prepared = [contender.prepared for contender in queue]
@@ -95,7 +95,7 @@ def certified(
 def _counted(standing: list[Contender], task: Task[CategoriesPolicy, None]) -> tuple[str, int]:
     """Return the text of the selected candidates, and its count.
 
-    If the count exceeds the limit because the reckoned count was too low, bisection drops the last
+    If the count exceeds the limit because the reckoned count was too low, bisection rejects the last
     candidates.
     """
     tokens = [0] * (len(standing) + 1)

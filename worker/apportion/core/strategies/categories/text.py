@@ -11,10 +11,10 @@ from apportion.core.text.tokens import Units
 
 
 class GrowingText:
-    """A text that starts empty; candidates are indexes in output order, added in any order."""
+    """A text that starts empty. Candidates are indexes in the order of the text, added in any order."""
 
     def __init__(self, contents: Sequence[str], known: Sequence[int | None], units: Units) -> None:
-        """Start; `known` has the counts of the contents, None if a content was not counted."""
+        """Start; `known` has the count of each content, or None if it was not counted."""
         self._contents = contents
         self._known = known
         self._units = units
@@ -23,12 +23,12 @@ class GrowingText:
         self._tried: int | None = None
 
     def tokens(self) -> int:
-        """Return its count."""
+        """Return the count of the text."""
         self._withdraw()
         return self._joined.tokens()
 
     def tokens_with(self, index: int) -> int:
-        """Return its count with one more candidate."""
+        """Return the count of the text with one more candidate."""
         self._withdraw()
         after = bisect(self._added, index)
         before = self._added[after - 1] if after else None

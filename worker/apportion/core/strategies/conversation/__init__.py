@@ -1,7 +1,7 @@
 """Strategy `conversation`: the part of a chat that is sent to the model.
 
-Source of rules and numbers: context builder specification. It contradicts itself on the messages after one
-that does not fit, and counts no overhead for the new message. These rules hold:
+Source of rules and numbers: context builder specification. It contradicts itself on the messages after a
+message that does not fit, and counts no overhead for the new message. These rules hold:
 
 - A message costs the counts of its content, its tool calls and its other fields, each counted alone, and the
   overhead. Tool calls (none for an empty list) and the fields other than role, content, tool_calls and
@@ -9,8 +9,8 @@ that does not fit, and counts no overhead for the new message. These rules hold:
   Messages are sent unchanged. A new message that is a string becomes a user message.
 - The system prompt is cut to its part, or omitted. The new message is always sent, last and uncut, with the
   group that it completes. Both use the messages part first; the newest messages that fit use the rest of it.
-  If both are larger than the part, no other history is sent, and they may use the response's part. If they
-  exceed the total less the system prompt, the result is infeasible.
+  If the new message and its group exceed the part, no other history is sent, and these messages may use the
+  response's part. If they exceed the total minus the system prompt, the result is infeasible.
 - The session's limit bounds the sum. It shortens the history first, then the system prompt. If the new
   message and its group exceed it, the result is infeasible.
 - A call, its results and all messages between them are kept or dropped together, as are groups that share a
@@ -21,8 +21,8 @@ that does not fit, and counts no overhead for the new message. These rules hold:
 - Pinned messages and their groups use the same part as the new message. They are sent before the history, or
   at their positions if the request says so.
 - Ids: `system_prompt` (if the request has one), `new_message`, `messages/INDEX`, ranked in that order, the
-  newest message first. A message that does not fit is `history_truncated`; if it was considered, its margin
-  is that of its group. A system prompt without room is `no_room`.
+  newest message first. A message that does not fit is `history_truncated`. If it was considered, it has
+  its group's margin. A system prompt without room is `no_room`.
 """
 
 from collections.abc import Mapping
@@ -65,7 +65,7 @@ from apportion.core.strategy_api.verdict import Verdicts
 
 
 class ConversationStrategy(WithoutCandidates):
-    """The strategy."""
+    """The strategy `conversation`; the module's docstring has its rules."""
 
     name = "conversation"
     policy_type = ConversationPolicy
@@ -81,7 +81,11 @@ class ConversationStrategy(WithoutCandidates):
         return ConversationPart(request.conversation, session)
 
     def compose(self, task: ConversationTask) -> Verdicts:
-        """Keep the newest messages and as much of the system prompt as their parts allow."""
+        """Keep the newest messages and as much of the system prompt as their parts allow.
+
+        Raises:
+            EventError: a message is malformed, or a pinned index has no message.
+        """
         conversation, policy, counter = task.own.conversation, task.policy, task.counter
         chat = read(conversation.messages, as_message(conversation.new_message))
         check_pins(conversation.pinned, len(conversation.messages))
@@ -118,7 +122,7 @@ class ConversationStrategy(WithoutCandidates):
 
 
 def _verdicts(given: Given, choice: MessageChoice, parts: Parts, *, infeasible: bool = False) -> Verdicts:
-    """Return the verdicts on a choice; `standing` has the sent messages in the order of the text."""
+    """Return the verdicts on a choice; `standing` has the sent parts in the order of the text."""
     prompt, messages = verdict_on_prompt(given, choice), verdicts_on_messages(given, choice)
     bounds, ranked = group_bounds(parts), [*prompt, *reversed(messages)]
     if not choice.sent:
@@ -140,7 +144,7 @@ def _verdicts(given: Given, choice: MessageChoice, parts: Parts, *, infeasible: 
 
 
 def _with_report(task: ConversationTask, answer: Verdicts, kept: KeptHistory, sent: SentChat) -> Verdicts:
-    """Return the answer with report, new contents and carried state of `[prefix]` and `[tool_results]`."""
+    """Return the answer with the report, contents and carried state of `[prefix]` and `[tool_results]`."""
     slack, table = task.policy.prefix.slack, task.policy.tool_results
     if not slack and table is None:
         return answer

@@ -29,7 +29,7 @@ class Room(Struct, frozen=True):
     history_tokens: int = 0
     """Below 0, nothing of the history fits."""
     lacking: Margin | None = None
-    """The margin of the mandatory messages, if they do not fit."""
+    """The margin of the mandatory and pinned messages, if they do not fit."""
 
 
 class Newest(Struct, frozen=True):
@@ -84,7 +84,7 @@ class PromptCuts:
 
 
 def measure_room(plan: Plan, costs: Sequence[int], parts: Parts, limit_tokens: int, cuts: PromptCuts) -> Room:
-    """Return the room; `costs` has the costs of the history and, last, of the new message."""
+    """Return the room; `costs` has the costs of the history and, at the end, of the new message."""
     mandatory_tokens = sum(costs[plan.mandatory :]) + sum([costs[index] for index in plan.pinned])
     prompt, tokens, margin = cuts.within(parts.system_tokens)
     left_tokens = min(parts.total_tokens - tokens, limit_tokens)
@@ -103,7 +103,7 @@ def newest(plan: Plan, costs: Sequence[int], room_tokens: int, *, gaps: bool = F
     margins: dict[int, Margin] = {}
     up_to = list(accumulate(costs, initial=0))
     last = plan.mandatory - 1
-    if not plan.starts and not plan.aside:
+    if not plan.starts and not plan.fixed:
         # without groups, a bisection over the sums finds the messages that fit
         first = bisect_left(up_to, up_to[last + 1] - room_tokens, 0, last + 1)
         kept += range(last, first - 1, -1)
@@ -111,7 +111,7 @@ def newest(plan: Plan, costs: Sequence[int], room_tokens: int, *, gaps: bool = F
         last = first - 1
     while last >= 0:
         first = plan.starts.get(last, last)
-        if last not in plan.aside:
+        if last not in plan.fixed:
             needed = up_to[last + 1] - up_to[first]
             if needed <= room_tokens:
                 room_tokens -= needed

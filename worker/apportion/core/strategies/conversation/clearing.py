@@ -24,10 +24,10 @@ class ClearableResults(Struct, frozen=True):
     markers: Mapping[int, str]
     """The new contents of the clearable results."""
     saved: Mapping[int, int]
-    """The tokens that each of these saves, more than 0."""
+    """The tokens that clearing saves, by clearable result; always more than 0."""
 
     def saved_tokens(self, start: int, end: int) -> int:
-        """Return the tokens saved by the clearable results from an index up to another."""
+        """Return the tokens saved by the clearable results from `start` to before `end`."""
         return sum([tokens for index, tokens in self.saved.items() if start <= index < end])
 
 
@@ -39,10 +39,12 @@ class Clearing(Struct, frozen=True):
     last_boundary: int = 0
     """The boundary of the last text; 0 if there is none or if it was not found."""
     contents: Mapping[int, str] = {}
+    """The new contents."""
     saved: Mapping[int, int] = {}
+    """The saved tokens."""
     has_moved: bool = False
     stale: frozenset[int] = frozenset()
-    """Messages with another text than in the last text, as far as that is known."""
+    """Messages that may have another text than in the last text, because of clearing."""
 
 
 def clearable_results(
@@ -55,7 +57,7 @@ def clearable_results(
 ) -> ClearableResults:
     """Return the tool results of the history; `contents` has the counts of the messages' contents."""
     names = _names(messages, chat)
-    results = [index for index in sorted(chat.results) if index < plan.mandatory and index not in plan.aside]
+    results = [index for index in sorted(chat.results) if index < plan.mandatory and index not in plan.fixed]
     markers: dict[int, str] = {}
     for index in results:
         if names[index] not in exclude:
@@ -80,8 +82,8 @@ def clear(
 ) -> Clearing:
     """Return the clearing of this turn.
 
-    `cut` and `boundary` come from the last text; 0 if there is none, and None for a boundary that was not
-    found. `cost_tokens` is the cost of the uncleared messages from the cut on.
+    `cut` and `boundary` come from the last text. 0: there is none. None: the boundary was not found.
+    `cost_tokens` is the cost of the uncleared messages from the cut on.
     """
     before = boundary or 0
     target = found.results[-policy.keep - 1] + 1 if len(found.results) > policy.keep else 0

@@ -25,14 +25,14 @@ class Plan(Struct, frozen=True):
     """The first message of each group by its last one."""
     pinned: tuple[int, ...] = ()
     """Pinned messages and their groups, oldest first; always sent."""
-    aside: frozenset[int] = frozenset()
+    fixed: frozenset[int] = frozenset()
     """`unsuitable` and `pinned`: no cut changes them."""
 
 
 def plan(
     messages: int, calls: Mapping[int, tuple[str, ...]], results: Mapping[int, str], pins: Iterable[int] = ()
 ) -> Plan:
-    """Return the plan of so many messages of history; the new message has the next index.
+    """Return the plan of a history of so many messages; the new message has the next index.
 
     Groups that share a message are merged; the result is incomplete if one of them is. The group that the new
     message completes is not merged: it is mandatory, as is a complete group that shares a message with it.

@@ -55,7 +55,7 @@ class KeptHistory(Struct, frozen=True):
 
 
 def keep_history(task: ConversationTask, counted: CountedChat, room_tokens: int) -> KeptHistory:
-    """Return the messages of the history that are kept in that much room."""
+    """Return the messages of the history that are kept in a room of so many tokens."""
     policy, plan = task.policy, counted.plan
     slack, table = policy.prefix.slack, policy.tool_results
     if not slack and table is None:
@@ -66,7 +66,7 @@ def keep_history(task: ConversationTask, counted: CountedChat, room_tokens: int)
     last, cut, may_stay = state.sent, None, None
     if last is not None:
         cut = digests.find(last.cut, allowed_cuts(plan).__contains__)
-        # an empty window has no message to stay at
+        # the cut of an empty window has no message that could be kept
         may_stay = cut if last.cut.digests else None
     clearing, costs = Clearing(), counted.costs
     if table is not None:
@@ -91,7 +91,7 @@ def keep_history(task: ConversationTask, counted: CountedChat, room_tokens: int)
 
 
 def next_boundary(task: ConversationTask, clearing: Clearing) -> MessagePlace | None:
-    """Return the boundary of clearing as the session carries it; None at the beginning."""
+    """Return the boundary of clearing as the session carries it; None if nothing is before it."""
     if not clearing.boundary:
         return None
     return MessageDigests(task.own.conversation.messages).place_at(clearing.boundary)

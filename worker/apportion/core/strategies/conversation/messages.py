@@ -26,7 +26,7 @@ class MessageRole(StrEnum):
 
 
 _PLAIN_ROLES = tuple(str(role) for role in MessageRole if role is not MessageRole.TOOL)
-"""Roles of messages with a content only. Not a set: an unchecked role may have no hash."""
+"""Roles of messages that may have only a content. Not a set: an unchecked role may have no hash."""
 
 
 class TextPart(Closed, frozen=True):
@@ -74,7 +74,7 @@ class Chat(Struct, frozen=True):
     texts: list[str]
     """The contents."""
     extras: list[tuple[int, str]]
-    """Index of a message, and canonical JSON of its tool calls or of its other fields."""
+    """Indices of messages, each with the canonical JSON of its tool calls or of its other fields."""
     calls: dict[int, tuple[str, ...]]
     """The ids of its calls, by index of the message."""
     results: dict[int, str]
@@ -96,7 +96,7 @@ def read(history: Sequence[dict[str, Any]], new_message: dict[str, Any]) -> Chat
     """Return the messages as a chat.
 
     Raises:
-        EventError: a message is not one of OpenAI's chat format.
+        EventError: a message does not have OpenAI's chat format.
     """
     chat = Chat([], [], [], {}, {})
     roles, texts = chat.roles, chat.texts
@@ -104,7 +104,7 @@ def read(history: Sequence[dict[str, Any]], new_message: dict[str, Any]) -> Chat
     owners: list[int] = []
     for message in (*history, new_message):
         role, content = message.get("role", ""), message.get("content")
-        if len(message) != 2 or type(content) is not str or role not in _PLAIN_ROLES:  # noqa: PLR2004 - these two
+        if len(message) != 2 or type(content) is not str or role not in _PLAIN_ROLES:  # noqa: PLR2004 - role and content
             index = len(texts)
             new = index == len(history)
             pointer = "$.conversation.new_message" if new else f"$.conversation.messages[{index}]"
@@ -127,7 +127,7 @@ def check_pins(pinned: Sequence[int], messages: int) -> None:
 
 
 def _read_one(chat: Chat, index: int, message: dict[str, Any], pointer: str) -> str:
-    """Check a message, and return its content as text; note its calls or its result in `chat`."""
+    """Check a message, and return its content as text; records its calls or its result in `chat`."""
     known = _checked(message, pointer)
     if known.tool_calls:
         chat.extras.append((index, canonical_json(message["tool_calls"]).decode()))

@@ -32,7 +32,7 @@ class MessageDigests:
         return MessagePlace(index, b"".join([self._digest_at(each) for each in range(index, end)]))
 
     def find(self, place: MessagePlace, is_allowed: Callable[[int], bool]) -> int | None:
-        """Return the allowed index with the place's digests nearest to the place's index; ties: the lower."""
+        """Return the allowed index nearest to the place that has its digests, or None; ties: the lower."""
         starts = range(0, len(place.digests), DIGEST_BYTES)
         wanted = [place.digests[start : start + DIGEST_BYTES] for start in starts]
         for index in _nearest_first(place.index, len(self._messages) - len(wanted)):

@@ -23,7 +23,10 @@ DEFAULT_TOTAL_TOKENS = 100_000
 
 
 class ConversationTable(PolicyTable):
-    """`[conversation]`: the parts, the overhead of a message, and whether gaps are allowed."""
+    """`[conversation]`: the parts, and the overhead of a message.
+
+    With `gaps`, messages before the first that does not fit may still be sent.
+    """
 
     system_tokens: Count = 10_000
     messages_tokens: Count = 50_000
@@ -46,8 +49,9 @@ class WindowPolicy(PolicyTable):
 class ToolResultsPolicy(PolicyTable):
     """`[tool_results]`: clearing of old tool results, if the table is given.
 
-    The newest `keep` results and the results of the tools in `exclude` are never cleared. A history that
-    costs more than `trigger` thousandths of its room is cleared if that frees `clear_at_least` tokens.
+    The newest `keep` results and the results of the tools in `exclude` are never cleared. If a
+    history costs more than `trigger` thousandths of its room, and clearing frees at least `clear_at_least`
+    tokens, it is cleared.
     """
 
     keep: Count = 3
@@ -77,7 +81,7 @@ class ConversationPolicy(Policy):
 
     @cached_property
     def prefix_ttl_s(self) -> int:
-        """The seconds of event time that a provider caches a text's beginning; 0: no stable window."""
+        """The seconds of event time for which a provider caches a text's beginning; 0: no stable window."""
         return self.prefix.ttl_s if self.prefix.slack else 0
 
     @cached_property
@@ -86,9 +90,10 @@ class ConversationPolicy(Policy):
         return self.prefix.slack > 0
 
     def parts(self, total_tokens: int) -> Parts:
-        """Return the parts of a total t; if it is not the policy's own, floor(part · t / own total) each.
+        """Return the parts of a total.
 
-        The response gets the rest. If the policy's own total is 0, the sum of its parts is used instead.
+        For a total t other than the policy's own, system and messages get floor(part · t / own total), and
+        the response gets the rest. If the own total is 0, the sum of the policy's parts replaces it.
         """
         own = self.conversation
         system, messages, response = own.system_tokens, own.messages_tokens, own.response_tokens
@@ -101,7 +106,7 @@ class ConversationPolicy(Policy):
 
     @classmethod
     def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Problem]:
-        """Yield parts above the total together, and gaps with a stable window."""
+        """Yield a problem if the parts exceed the total together, or if a stable window has `gaps`."""
         yield from super().cross_check(raw)
         table = raw.get("conversation")
         defaults = ConversationTable()

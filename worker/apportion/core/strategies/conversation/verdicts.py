@@ -1,4 +1,4 @@
-"""The verdicts on a conversation: on the system prompt and on each message, in canonical order."""
+"""Verdicts on a conversation: on the system prompt and on each message."""
 
 from collections.abc import Mapping, Sequence
 from itertools import repeat
@@ -19,7 +19,7 @@ _PINNED = "pinned"
 
 
 class MessageChoice(Struct, frozen=True):
-    """The selection, by index of the message."""
+    """The cut system prompt and the selected messages, by index."""
 
     sent: bool
     """False: nothing is sent."""
@@ -40,7 +40,7 @@ class MessageChoice(Struct, frozen=True):
 class Given(Struct):
     """The given system prompt, and the ids and roles of the messages, the new message last.
 
-    The costs are 0 and empty until they are counted.
+    `system_tokens` is 0 and `costs` is empty until they are counted.
     """
 
     system_prompt: str
@@ -123,8 +123,8 @@ def verdicts_on_messages(given: Given, choice: MessageChoice) -> list[Verdict]:
             given.ids,
             given.roles,
             repeat(_MESSAGES),
-            absent,  # no score,
-            absent,  # so no parts of one
+            absent,  # score
+            absent,  # parts of the score
             repeat(""),
             bounds,
             margins,

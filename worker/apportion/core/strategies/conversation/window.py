@@ -2,7 +2,8 @@
 
 1. A history that fits its room is kept whole.
 2. Else the messages from the last text's cut on are kept, if they fit and the provider's cache is warm.
-3. Else the cut moves: the newest messages that leave `slack` of the room free are kept.
+3. Else the cut moves: the newest messages that leave `slack` thousandths of the room free are kept. If there
+   are none, the newest messages that fit the whole room are kept.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ def keep_window(
 ) -> tuple[Newest, frozenset[int]]:
     """Return the kept messages, and the messages that only the window drops.
 
-    `cut` is the index of the last text's first kept message; None if it was not found or may not stay.
+    `cut` is the index of the last text's first kept message; None if it was not found or must move.
     Margins are relative to the whole room.
     """
     full = newest(plan, costs, room_tokens)
@@ -31,10 +32,10 @@ def keep_window(
 
 def free_messages(plan: Plan) -> list[int]:
     """Return the messages of the history that may be kept or left out, oldest first."""
-    return [index for index in range(plan.mandatory) if index not in plan.aside]
+    return [index for index in range(plan.mandatory) if index not in plan.fixed]
 
 
 def allowed_cuts(plan: Plan) -> frozenset[int]:
     """Return the indices of possible cuts: not at an unsuitable or pinned message, not inside a group."""
     within = {index for last, first in plan.starts.items() for index in range(first + 1, last + 1)}
-    return frozenset(range(plan.mandatory + 1)) - plan.aside - within
+    return frozenset(range(plan.mandatory + 1)) - plan.fixed - within

@@ -1,8 +1,8 @@
-"""Report on a stable window: the repeated beginning, the reason of its end, and the breakpoints of a cache.
+"""Report on a stable window: the repeated beginning, the reason for its end, and the breakpoints of a cache.
 
-The beginning ends before the new message, and no breakpoint is later. If pinned messages keep their
-positions, texts are compared message by message. The new message of the last text then counts as unchanged,
-although it is now pinned or in the history.
+No breakpoint is after the history. If the pinned messages come first, the beginning ends there at the latest.
+If they keep their positions, texts are compared message by message up to the new message. So the new message
+of the last text counts as unchanged, although it is now pinned or in the history.
 """
 
 from bisect import bisect_left
@@ -22,24 +22,24 @@ from apportion.core.strategies.conversation.places import MessageDigests, Messag
 _BREAKPOINTS_MAX = 4
 _DIGEST_BYTES = 4
 _DIGESTS_MAX = 4_096
-"""A session carries at most 16 KiB of digests; the messages behind them count as changed."""
+"""A session carries at most 16 KiB of digests; later messages count as changed."""
 
 
 class SentChat(Struct, frozen=True):
-    """The text before the new message and its group; messages are indices, in their order."""
+    """The sent text; messages are indices, in the order of the text."""
 
     system_prompt: str
     system_tokens: int
     pinned: Sequence[int]
-    """All pinned messages; if they keep their positions, only the ones before the cut."""
+    """All pinned messages; if they keep their positions, only pinned messages before the cut."""
     history: Sequence[int]
-    """The kept history; with the other pinned messages, if they keep their positions."""
+    """The kept history; if pinned messages keep their positions, also the pinned messages after the cut."""
     end: int
-    """The index after the history."""
+    """The index after the history: the first message of the new message's group."""
     used_tokens: int
     """The tokens of the whole text."""
     rest: Sequence[int] = ()
-    """The messages after the history, if pinned messages keep their positions."""
+    """The messages after the history; empty unless pinned messages keep their positions."""
 
     @property
     def cut(self) -> int:
@@ -108,7 +108,7 @@ def _compare_in_place(
 def _compare(
     task: ConversationTask, kept: KeptHistory, sent: SentChat
 ) -> tuple[SentBeginning, int, Opt[WindowBreak]]:
-    """Return the same for a text with the pinned messages first."""
+    """Return the same as `_compare_in_place`, for a text with the pinned messages first."""
     messages, last = task.own.conversation.messages, kept.last
     each = canonical_json_of_elements([messages[index] for index in sent.history], "")
     pins = canonical_json_of_elements([messages[index] for index in sent.pinned], "")
@@ -140,7 +140,7 @@ def _compare(
 
 
 def _unchanged(kept: KeptHistory, history: Sequence[int]) -> int:
-    """Return the number of messages before the first with another text."""
+    """Return the number of messages before the first that clearing may have changed."""
     stale = kept.clearing.stale
     return next((number for number, index in enumerate(history) if index in stale), len(history))
 
@@ -177,7 +177,7 @@ def _break_in_place(
 ) -> Opt[WindowBreak]:
     """Return why the text does not begin with the whole last text; absent if it does and may be cached.
 
-    `changed` has the messages after the unchanged ones.
+    `changed` has the messages after the unchanged beginning.
     """
     last, session = kept.last, task.own.session
     if last is None:
@@ -202,7 +202,7 @@ def _at(digests: bytes, index: int) -> bytes:
 
 
 def _breakpoints(kept: KeptHistory, sent: SentChat, unchanged: int) -> tuple[Breakpoint, ...]:
-    """Return the last four distinct breakpoints.
+    """Return at most four breakpoints, the last of the distinct candidates, ascending.
 
     Candidates are the ends of the system prompt, the pins, the cleared part, the repeated part, and the
     history. If the boundary has moved, a cache still has only the last text's cleared part.

@@ -29,13 +29,13 @@ class ExcerptForms:
         return Rung(len(self._chosen) - 1, self._render)
 
     def shown(self, text: str) -> Excerpt:
-        """Return the lines that a form shows; the form must have been rendered before."""
+        """Return the line ranges of a rendered form; lines count from 1, and both ends are shown."""
         lines = self._lines
         ranges = [(lines[first] + 1, lines[end]) for first, end in self._ranges(self._kept[text])]
         return Excerpt(len(self._passages), tuple(ranges))
 
     def _ranges(self, kept: int) -> list[tuple[int, int]]:
-        """Return the ranges of shown passages: each from its first passage to before its second number."""
+        """Return the best `kept` passages as ranges, each from its first passage to before its end."""
         ranges: list[tuple[int, int]] = []
         for passage in sorted(self._chosen[:kept]):
             if ranges and ranges[-1][1] == passage:

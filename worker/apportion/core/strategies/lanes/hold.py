@@ -1,19 +1,20 @@
 """Prefix rule: the beginning of the session's previous text that is held at the beginning of the new text.
 
 A provider's cache serves the longest unchanged beginning of a text. So each served token is worth `weight`
-of the policy's `[prefix]`. The rule weighs this gain against the value of the selection, Σ score · cost. All
-numbers are integers.
+of the policy's `[prefix]`; fewer than `min_cached` tokens are worth nothing. The rule weighs this gain
+against the value of the selection, Σ score · cost. All numbers are integers.
 
-1. The base is the selection that holds nothing. If the protected candidates exceed the limit, it wins.
+1. The base is the selection that holds nothing. It wins if the protected candidates exceed the limit, or if
+   the cache is cold.
 2. The longest beginning has the previous items up to the first that is gone, excluded or changed. It ends
-   before an item that does not fit into its source's quota, its lane or the limit, beside the protected
-   candidates and the items before it.
+   before an item that does not fit into its source's quota, its lane or the limit. The protected candidates
+   and the items before it count as selected.
 3. The core is the best-ranked candidates of the base, up to the share `core` of its tokens.
 4. At most 16 beginnings are tried, from the longest down, each with the selection that holds it: the longest
-   and the eight below it, then only those whose next item is not in the base.
-5. A beginning is barred if a lane gets less of its claim than in the base, if the loss exceeds `max_loss`, or
-   if a candidate of the core is missing.
-6. The beginning with the highest value plus gain wins. Ties: the base first, then the one tried first.
+   and the eight below it, then only beginnings with a next item that is not in the base.
+5. A beginning is barred if a lane gets less of its claim than in the base, if the loss is above `max_loss`,
+   or if a candidate of the core is missing.
+6. The beginning with the highest value plus gain wins. Ties: the base first, then the first tried.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,7 +45,7 @@ class PreviousText(Struct, frozen=True):
 
 
 class Holding(Struct, frozen=True):
-    """The result of the prefix rule; indices are those of `choosable`."""
+    """The result of the prefix rule, by indices of `choosable`."""
 
     choosable: Choosable
     previous: PreviousText
@@ -58,7 +59,7 @@ class Holding(Struct, frozen=True):
     broken: PrefixBreakReason | None
     """The reason for which the held beginning ends; None if all of the previous text is held."""
     tried: int
-    """The number of selections that were tried."""
+    """The number of beginnings that were tried."""
 
     @property
     def displaced(self) -> list[int]:
@@ -73,7 +74,7 @@ def previous_text(
     """Return the previous items with their indices; `ranked` is in canonical order."""
     best: dict[str, Artifact] = {}
     for candidate in ranked if items else ():
-        # a repeat may rank before the candidate that counts, if it is superseded or a query changed scores
+        # a superseded candidate, or with a query a repeated one, may rank before the candidate that counts
         if candidate.bound not in _REPEATS:
             best.setdefault(candidate.id, candidate)
     index_of = {artifact.id: index for index, artifact in enumerate(choosable.artifacts)} if items else {}
@@ -106,13 +107,13 @@ def hold_beginning(
         order = output_order(choosable, base)
         return Holding(choosable, previous, base, base, order, (), PrefixBreakReason.LIMIT, 0)
     held, broken = _longest_beginning(choosable, previous)
-    search = _BreakSearch(choosable, held, policy, base, cold=cold)
+    search = _BeginningSearch(choosable, held, policy, base, cold=cold)
     if not cold:
         search.run(new_order)
     end, selection = search.end, search.selection
     selection.record_rest()
     if end < len(held):
-        broken = PrefixBreakReason.COLD if cold else search.bar or PrefixBreakReason.WORTH
+        broken = PrefixBreakReason.COLD if cold else search.barred_by or PrefixBreakReason.WORTH
     unchanged = [index for index in previous.indices if isinstance(index, int) and selection.taken[index]]
     order = output_order(choosable, selection, [*held[:end], *unchanged])
     return Holding(choosable, previous, selection, base, order, held[:end], broken, search.tried)
@@ -152,7 +153,9 @@ def _longest_beginning(
     return held, None
 
 
-class _BreakSearch:
+class _BeginningSearch:
+    """The search for the beginning with the highest value plus gain; at first the base is the best."""
+
     def __init__(
         self, choosable: Choosable, held: Sequence[int], policy: PrefixPolicy, base: Selection, *, cold: bool
     ) -> None:
@@ -165,11 +168,11 @@ class _BreakSearch:
         self._core = self._core_of_base()
         self.end = self._end_of_beginning(0, base)
         self._best = base.value + self._gain(self.end)
-        self.bar: PrefixBreakReason | None = None
+        self.barred_by: PrefixBreakReason | None = None
         self.tried = 0
 
     def run(self, new_order: Callable[[], Order]) -> None:
-        """Try beginnings, the longest first; sets `selection`, `end`, `bar` and `tried`."""
+        """Try beginnings, the longest first; sets `selection`, `end`, `barred_by` and `tried`."""
         base, held, weight = self._base, self._held, self._policy.weight
         for length in range(len(held), 0, -1):
             # Step 1: skip a short beginning whose next item the base selects anyway.
@@ -178,14 +181,14 @@ class _BreakSearch:
             # Step 2: stop when even a selection without loss could not beat the best one.
             if base.value + weight * self._tokens[length] <= self._best or self.tried == TRIES_MAX:
                 break
-            # Step 3: select with this beginning held. The first bar is the one that is reported.
+            # Step 3: select with this beginning held. The first reason for a bar is reported.
             self.tried += 1
             selection = greedy(self._choosable, new_order(), held[:length], records_all=False)
-            bar = self._bar_of(selection)
-            if bar is not None:
-                self.bar = self.bar or bar
+            reason = self._reason_to_bar(selection)
+            if reason is not None:
+                self.barred_by = self.barred_by or reason
                 continue
-            # Step 4: the beginning may go on with items that were selected by score. Keep the best result.
+            # Step 4: items that were selected by score may extend the beginning. Keep the best result.
             end = self._end_of_beginning(length, selection)
             worth = selection.value + self._gain(end)
             if worth > self._best:
@@ -201,7 +204,7 @@ class _BreakSearch:
             length += 1
         return length
 
-    def _bar_of(self, selection: Selection) -> PrefixBreakReason | None:
+    def _reason_to_bar(self, selection: Selection) -> PrefixBreakReason | None:
         base = self._base
         for lane, (used, used_in_base) in enumerate(zip(selection.used, base.used, strict=True)):
             if used < used_in_base and used < self._choosable.claim(lane):

@@ -1,11 +1,13 @@
 """Near misses: the extra tokens in its bound that would have admitted a rejected candidate, all else equal.
 
-They are recorded after a selection in canonical order. The number is sufficient, not minimal:
+They are recorded only without `[prefix]`, `[overlap]` and quotas. The number is sufficient, not minimal:
 
-- Limit: the cost of all candidates up to this one that would be selected without a limit. While floors are
-  filled, the claims of other floors are added, so that no floor is filled differently.
-- Ceiling of the lane: the cost of this candidate and of all that the ceiling rejected before it in its lane.
-  It is recorded only if the limit had that much left and the ceiling rejected no candidate for the floor.
+- Limit: the cost of all candidates up to this one that would be selected without a limit, minus the limit.
+  It never falls in the order of selection. While a floor is filled, the unmet claims of other lanes count as
+  used, so that no floor is filled differently.
+- Ceiling of the lane: the cost of this candidate and of all that the ceiling rejected before it in its lane,
+  minus the tokens that the ceiling had left. It is recorded only if the limit could pay this cost, the
+  ceiling rejected no candidate for the floor, and the floor is below the ceiling.
 """
 
 from apportion.core.strategies.lanes.select import Choosable, Selection
@@ -13,7 +15,7 @@ from apportion.core.strategy_api.verdict import Bound
 
 
 def record_near_misses(choosable: Choosable, selection: Selection) -> None:
-    """Set `more` of rejected candidates, and `limit_left` if the limit was too small as well."""
+    """Set `more` of rejected candidates, or `limit_left` if ceiling and limit were both too small."""
     rejected_tokens = [0] * len(choosable.lanes)
     limited = False
     for rejection in selection.rejections:
@@ -45,7 +47,10 @@ class _Unlimited:
         self._more = self._excess_tokens
 
     def record_more(self) -> None:
-        """Set `more` of the candidates that the limit rejected; floors keep a reserve for other lanes."""
+        """Set `more` of the candidates that the limit rejected.
+
+        While a floor is filled, the unmet claims of other lanes count as used.
+        """
         choosable, used = self._choosable, self._used
         filling = set[int]()
         claims = sum([self._unmet(lane) for lane, _ in choosable.floors])

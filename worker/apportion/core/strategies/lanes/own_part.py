@@ -22,7 +22,7 @@ class LanesPart(OwnPart, frozen=True):
     query: Opt[tuple[str, ...]] = UNSET
 
     def key(self) -> Sequence[Any]:
-        """Return all fields; the two nulls replace layers and conversation, which keys used to have."""
+        """Return all fields; the two nulls replace layers and conversation, which were in older keys."""
         key = [in_key(self.vitals), self.lane_requirements, None, None, *self.session.key()]
         return key if self.query is UNSET else [*key, ("query", self.query)]
 

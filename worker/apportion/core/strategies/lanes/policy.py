@@ -56,7 +56,8 @@ _PLACEHOLDERS = frozenset({"content", "id", "kind", "lane", "path", _MARK})
 class LanePolicy(PolicyTable):
     """`[lanes.NAME]`: priority 0 is first; floor and ceiling in tokens; an optional heading.
 
-    Each source may take `max_items_per_source` (0: no bound) and that share of the ceiling, in thousandths.
+    Each source may take at most `max_items_per_source` items (0: no bound), and `max_share_per_source` of the
+    ceiling, in thousandths (1,000: no bound).
     """
 
     priority: Count
@@ -133,7 +134,7 @@ class ScorePolicy(PolicyTable):
 
 
 class KindPolicy(PolicyTable):
-    """`[kinds.NAME]`: the rank of the kind among equal candidates, and how its artifacts are shrunk."""
+    """`[kinds.NAME]`: the rank of the kind among equal candidates, lowest first, and its way of shrinking."""
 
     order: Count | None = None
     shrink: ShrinkStrategy | None = Field(default=None, strict=False)
@@ -173,6 +174,7 @@ class QueryPolicy(PolicyTable):
 
     `weight` is the share of the query in the relevance of a candidate with a relevance of its own, in
     thousandths. A candidate of more than `passage_characters` is cut into passages; 0: never.
+    With `[prefix]`, no candidate is cut.
     """
 
     weight: Thousandths = 500
@@ -220,7 +222,7 @@ DEFAULT_LANES = {
 
 
 class LanesPolicy(Policy):
-    """A policy of strategy `lanes`. Own `lanes` replace the default ones; `kinds` add or change."""
+    """A policy of strategy `lanes`. Own `lanes` replace the defaults; `kinds` add kinds or change them."""
 
     budget_tokens: Count = DEFAULT_TOTAL_TOKENS
     lanes: dict[OwnName, LanePolicy] = Field(default=DEFAULT_LANES, min_length=1)
@@ -262,7 +264,7 @@ class LanesPolicy(Policy):
 
     @cached_property
     def weighted(self) -> Sequence[str]:
-        """The fields of a candidate with a weight above 0 in the score, without its age."""
+        """The score's fields of a candidate that have a weight above 0, without the age."""
         return [part for part in SCORE_PARTS[1:] if getattr(self.score, part)]
 
     @cached_property
@@ -275,7 +277,7 @@ class LanesPolicy(Policy):
 
     @cached_property
     def kind_order(self) -> dict[str, int]:
-        """The rank of every kind among candidates of equal score and lane."""
+        """The rank of every kind among candidates of equal score and lane, lowest first."""
         order = {kind: index for index, kind in enumerate(KIND_ORDER)}
         return order | {name: kind.order for name, kind in self.kinds.items() if kind.order is not None}
 
@@ -285,14 +287,17 @@ class LanesPolicy(Policy):
         return {**SHRINK_BY_KIND, **own}
 
     def shrink_of(self, prepared: Prepared) -> ShrinkStrategy:
-        """Return the candidate's own strategy, else that of its kind, else `truncate_oldest`."""
+        """Return the candidate's own shrink strategy, else its kind's, else `truncate_oldest`."""
         if prepared.facts.shrink is not UNSET:
             return ShrinkStrategy(prepared.facts.shrink)
         return self._shrink_by_kind.get(prepared.kind, ShrinkStrategy.TRUNCATE_OLDEST)
 
     @classmethod
     def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Problem]:
-        """Yield floors above ceilings or total, equal priorities, kinds without order, prefix breakers."""
+        """Yield a problem for each floor above its ceiling, repeated priority, and own kind without an order.
+
+        Keys that always break the prefix, and floors that exceed the total together, are problems as well.
+        """
         yield from super().cross_check(raw)
         kinds = raw.get("kinds")
         for name, kind in kinds.items() if isinstance(kinds, Mapping) else ():
@@ -319,7 +324,7 @@ class LanesPolicy(Policy):
 
 
 def _prefix_breakers(raw: Mapping[str, Any], lanes: Mapping[str, Any]) -> Iterable[Problem]:
-    """Yield the keys that always break the prefix which `[prefix]` holds."""
+    """Yield a problem for each key that always breaks the prefix, if `[prefix]` is on."""
     reason = "breaks what [prefix] holds; leave it out, or set prefix.weight to 0"
     for name, lane in lanes.items():
         if isinstance(lane, Mapping) and lane.get("heading") is not None:

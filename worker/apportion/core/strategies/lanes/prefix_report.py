@@ -18,7 +18,7 @@ _EIGHTHS = (3, 5, 6, 7)
 
 
 def report_prefix(answer: Verdicts, holding: Holding, rendered: Rendered, task: LanesTask) -> Verdicts:
-    """Return the answer with the report on its text and the session's next state; an empty text has none."""
+    """Return the answer with the report and the session's next state; an empty text has neither."""
     if not rendered.artifacts:
         return answer
     template = task.policy.render.template
@@ -37,7 +37,7 @@ def report_prefix(answer: Verdicts, holding: Holding, rendered: Rendered, task: 
 
 
 def _held_items(rendered: Rendered, holding: Holding) -> int:
-    """Return the number of leading items that are in full and equal to the previous text's."""
+    """Return the number of leading items that are in full and the same as in the previous text."""
     artifacts, held = holding.choosable.artifacts, 0
     for artifact, index in zip(rendered.artifacts, holding.previous.indices, strict=False):
         is_same = not isinstance(index, PrefixBreakReason) and artifacts[index] is artifact

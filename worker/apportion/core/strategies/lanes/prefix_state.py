@@ -12,7 +12,7 @@ from apportion.core.strategies.lanes.text import rendered
 
 ITEMS_MAX = 256
 BYTES_MAX = 16_384
-"""Of the ids, with 16 bytes added for each. A session's row has room for four such lists."""
+"""The most bytes of the carried ids, with 16 bytes added for each; a session's row holds four lists."""
 _ADDED_TO_ID_BYTES = 16
 _DIGEST_BYTES = 8
 _HEX = slice(len("sha256:"), len("sha256:") + 2 * _DIGEST_BYTES)
@@ -45,7 +45,7 @@ def items_of(value: bytes) -> Sequence[PrefixItem]:
 
 
 def value_of(artifacts: Iterable[Artifact], template: str | None) -> bytes:
-    """Return the value to carry: the text's items before the first that is not in full, within the bounds."""
+    """Return the value to carry: the items before the first that is not in full, within both maximums."""
     whole = takewhile(lambda artifact: artifact.fidelity is Fidelity.FULL, artifacts)
     carried: list[Artifact] = []
     left_bytes = BYTES_MAX

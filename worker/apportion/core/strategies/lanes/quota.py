@@ -1,6 +1,6 @@
 """Quotas of sources: the items and the selection cost that candidates of one source may take of a lane.
 
-Every selected candidate counts, also held and protected ones. Protected candidates are never rejected.
+Every selected candidate counts, even if it is held or protected. Protected candidates are never rejected.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ from apportion.core.strategies.lanes.rank import Artifact
 
 
 def has_quota(artifact: Artifact) -> bool:
-    """Return whether a candidate has a source, and its lane a quota."""
+    """Return whether a candidate has a source and its lane has a quota."""
     return artifact.lane.quota is not None and artifact.prepared.facts.source is not UNSET
 
 
@@ -26,7 +26,7 @@ class QuotaUse:
         self._tokens: Counter[tuple[str, Opt[str]]] = Counter()
 
     def take(self, index: int) -> None:
-        """Count a selected candidate, whether it fits or not."""
+        """Count a selected candidate, even if it exceeds the quota."""
         artifact = self._artifacts[index]
         key = artifact.group, artifact.prepared.facts.source
         self._items[key] += 1

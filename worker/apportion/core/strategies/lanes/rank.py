@@ -38,7 +38,7 @@ class Artifact(Verdict, gc=False, kw_only=True):
     mark: str = ""
     """The mark around the item in the text; empty if the policy marks no items."""
     whole_tokens: int = 0
-    """The exact count of the whole candidate, if it was selected by its passages."""
+    """The exact count of the whole candidate if it was selected by its passages, else 0."""
     excerpt_forms: ExcerptForms | None = None
     """Set if only some of its passages were selected."""
 
@@ -49,7 +49,7 @@ class Artifact(Verdict, gc=False, kw_only=True):
 
 
 def open_lanes(policy: LanesPolicy, requirements: tuple[LaneRequirement, ...]) -> Mapping[str, Lane]:
-    """Return the lanes by priority, their floors raised by the request's requirements.
+    """Return the lanes by priority; the request's requirements raise their floors, at most to the ceilings.
 
     Raises:
         EventError: a requirement names no lane of the policy.
@@ -68,7 +68,7 @@ def open_lanes(policy: LanesPolicy, requirements: tuple[LaneRequirement, ...]) -
 
 
 def _boosts(vitals: Vitals) -> tuple[int, Mapping[str, int]]:
-    """Return the additions to the relevance of recent candidates, and of each lane, in thousandths."""
+    """Return the relevance to add to recent candidates, and to candidates of each lane, in thousandths."""
     by_lane: dict[str, int] = {}
     if vitals.pulse_bpm is not UNSET and vitals.pulse_bpm > RAPID_PULSE_BPM:
         by_lane["local"] = 150
@@ -78,7 +78,7 @@ def _boosts(vitals: Vitals) -> tuple[int, Mapping[str, int]]:
 
 
 def rank(task: LanesTask, lanes: Mapping[str, Lane]) -> list[Artifact]:
-    """Return all candidates in canonical order."""
+    """Return all candidates in canonical order, with scores; the vitals raise relevance, at most to 1,000."""
     recent_boost, lane_boosts = (0, _NO_BOOSTS) if task.own.vitals is UNSET else _boosts(task.own.vitals)
     kind_order, weights = task.policy.kind_order, task.policy.score
     of_recency, of_relevance = weights.recency, weights.relevance
@@ -108,7 +108,7 @@ def rank(task: LanesTask, lanes: Mapping[str, Lane]) -> list[Artifact]:
             prepared=prepared,
             lane=lane,
         )
-        # candidates that are equal in all of these are equal in everything; the number only ends the tie
+        # candidates that are equal up to `tie` are equal in everything; the number only ends the comparison
         keyed.append(
             (-score, lane.index, kind_order[prepared.kind], prepared.id, prepared.tie, len(keyed), artifact)
         )

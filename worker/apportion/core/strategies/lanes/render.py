@@ -3,8 +3,8 @@
 Artifacts are shrunk and dropped in reverse output order. Without `[prefix]` that is the last lane first, and
 in a lane the lowest score first.
 
-If the counter is expensive and a content has no seam, the tokens of forms and of the text are estimated on a
-grid (see `core.text.reckoning`). The final text and its shrunk artifacts are then counted exactly.
+If a content has a long stretch without a seam, an expensive counter estimates the tokens of forms and of the
+text on a grid (see `core.text.reckoning`). The final text and its shrunk artifacts are then counted exactly.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ from apportion.core.text.tokens import TokenCounter, units_of
 from apportion.core.text.variant_counter import Alike
 
 LEAST_FORM_TOKENS = 6
-"""Every shrunk form costs at least as much with any counter, because it has a marker."""
+"""The least tokens of a shrunk form with any counter, because it has a marker."""
 
 
 class Rendered(Struct, frozen=True):
@@ -48,8 +48,8 @@ def render(
 ) -> Rendered | None:
     """Return the text of the selected artifacts, which are in output order; sets their tokens and fidelity.
 
-    Dropped artifacts are rejected by `Bound.RENDER`. None: the protected artifacts alone exceed the limit, in
-    their smallest forms.
+    Dropped artifacts are rejected by `Bound.RENDER`. If the protected artifacts alone exceed the limit in
+    their smallest forms, all artifacts are rejected, and the result is None.
     """
     template = policy.render.template
     _count(artifacts, template, counter)
@@ -86,7 +86,7 @@ def _fitted(
             if artifact.excerpt_forms is None:
                 artifact.stand(Fidelity.SHRUNK)
                 artifact.full_tokens = piece.full.tokens
-            if correction.on_grid:  # the sum of a form is not recorded
+            if correction.on_grid:  # a decision records counts, not sums
                 artifact.tokens = counter.count(rendered(artifact, piece.form.text, template))
     if not fits:
         return None
@@ -113,7 +113,7 @@ def _pieces(
 
 
 def _count(artifacts: Sequence[Artifact], template: str | None, counter: TokenCounter) -> None:
-    """Set the exact count of each piece; a cost that was counted on the same text is reused."""
+    """Set the exact count of each piece; a count of the same text is reused."""
     uncounted = []
     for artifact in artifacts:
         artifact.tokens = artifact.whole_tokens or artifact.cost

@@ -29,6 +29,7 @@ class Choosable(Struct, frozen=True):
     artifacts: Sequence[Artifact]
     costs: Sequence[int]
     scores: Sequence[int]
+    """In thousandths."""
     lane_of: Sequence[int]
     """The lane of each candidate."""
     lanes: Sequence[Lane]
@@ -53,7 +54,7 @@ class Choosable(Struct, frozen=True):
 
 
 class Rejection(Struct, frozen=True, gc=False):
-    """The bound that rejected a candidate when it was considered last, and the tokens left then."""
+    """The bound that rejected a candidate when it was considered last, and the tokens that it had left."""
 
     index: int
     bound: Bound
@@ -72,7 +73,7 @@ class Selection:
         """The tokens used of each lane."""
         self.left_tokens = choosable.limit_tokens
         self.value = 0
-        """Σ score · cost of the selected candidates."""
+        """Σ score · cost of the selected candidates, by their discounted scores if the order discounts."""
         self.tight: set[int] = set()
         """The lanes whose ceiling rejected a candidate for their floor."""
         self.rejections: list[Rejection] = []
@@ -100,7 +101,7 @@ class Selection:
     def fill_with_reserve(self) -> None:
         """Fill the floors in turn, with a reserve of the limit for the unmet claims of other lanes."""
 
-        # Selected candidates reduce the claim. A lane without further candidates has no claim.
+        # Selected candidates reduce the claim. A lane without further candidates has no unmet claim.
         def unmet(lane: int) -> int:
             return max(0, self._choosable.claim(lane) - self.used[lane])
 
@@ -112,7 +113,10 @@ class Selection:
             reserve += unmet(lane)
 
     def fill_floor(self, lane: int, indices: Sequence[int], reserve: int) -> None:
-        """Select candidates that fit into the lane and into the limit minus the reserve, up to the floor."""
+        """Select candidates until the floor is reached.
+
+        A candidate must fit into its lane, into its source's quota, and into the limit minus the reserve.
+        """
         taken, used, costs, quota_use = self.taken, self.used, self._choosable.costs, self._quota_use
         floor, ceiling = self._choosable.lanes[lane].floor, self._choosable.lanes[lane].ceiling
         for index in self.order.arrange(indices):
@@ -126,7 +130,7 @@ class Selection:
                     self.take(index)
 
     def fill(self, indices: Sequence[int], *, records_all: bool) -> None:
-        """Select the candidates that fit into their lane and the limit.
+        """Select the candidates that fit into their lane, their source's quota and the limit.
 
         Without `records_all`, stop when nothing can fit any more. `record_rest` then records the others.
         """
@@ -196,8 +200,8 @@ def greedy(
 ) -> Selection:
     """Return a selection: protected and held candidates without bounds, then floors, then the others.
 
-    The first round of floors keeps a reserve for the unmet claims of other lanes. A claim is the lesser of
-    floor and available tokens, minus the used tokens. `records_all` is as in `Selection.fill`.
+    The first round of floors keeps a reserve for the unmet claims of other lanes. An unmet claim is
+    the lesser of floor and available tokens, minus the used tokens. `records_all` is as in `Selection.fill`.
     """
     selection = Selection(choosable, order)
     for index in choosable.protected:
@@ -222,7 +226,7 @@ def output_order(choosable: Choosable, selection: Selection, first: Iterable[int
 
 
 def settle(choosable: Choosable, selection: Selection, displaced: Iterable[int] = ()) -> None:
-    """Set the fidelity of the selected candidates, and the bound of the others.
+    """Set the fidelity of the selected candidates, and the bound, margin and overlap of the others.
 
     `displaced` candidates get `Bound.PREFIX`.
     """

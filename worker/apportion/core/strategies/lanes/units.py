@@ -1,7 +1,7 @@
 """Units of a selection under a query: passages and whole candidates.
 
-A candidate with several passages and at least one relevant passage competes passage by passage. Every other
-candidate competes whole. After the selection, the units of a candidate become one verdict again: the verdict
+A candidate with several passages competes passage by passage if a passage is relevant. Every other candidate
+competes whole. After the selection, the units of a candidate become one verdict again: the verdict
 of its best unit, selected if any unit is selected.
 """
 
@@ -33,7 +33,7 @@ MARKER_TOKENS = 8
 """The extra tokens that a passage is charged, for the markers of omitted lines."""
 _NO_PARTS = (0,) * len(SCORE_PARTS)
 _NO_PATH = "\0"
-"""The prefix of the home of a candidate without a path; no path has this character."""
+"""The prefix of a candidate's home (see `query.relevance`) if it has no path; no path has this character."""
 
 
 class Unit(Prepared, frozen=True, gc=False):
@@ -98,7 +98,7 @@ class Competition(Struct, frozen=True):
 
 
 def compete(task: LanesTask, ranked: list[Artifact], lanes: Mapping[str, Lane]) -> Competition | None:
-    """Set the costs of ranked candidates, and return their units under the request's query, if it has one.
+    """Set the costs of ranked candidates, and return their units under the query; None without a query.
 
     If the query matches nothing, every candidate is one unit and keeps its rank.
     """
@@ -142,7 +142,10 @@ def _passage_of(artifact: Artifact) -> int | None:
 
 
 def _contents(task: LanesTask, offered: Sequence[Prepared]) -> list[ContentTerms]:
-    """Return the terms of each candidate by passage; a candidate that must not be cut is one passage."""
+    """Return the terms of each candidate by passage.
+
+    A protected or never shrunk candidate is one passage. With `[prefix]`, every candidate is.
+    """
     policy = task.policy
     characters = 0 if policy.prefix.weight else policy.query.passage_characters
     is_whole = [
@@ -232,7 +235,7 @@ def _ranked_units(
 
 
 def _count_whole(selected: Sequence[Artifact], task: LanesTask) -> None:
-    """Set the exact count of each whole candidate, in its template if there is one."""
+    """Set the exact count of each whole candidate, in the template if the policy has one."""
     template = task.policy.render.template
     prepared = [artifact.prepared for artifact in selected]
     if template is None:

@@ -10,7 +10,7 @@ Where the source is silent, these rules hold:
   of the section with most tokens of entries left. `... and M more TITLE` replaces them, with A to Z of the
   title in lower case. The layer ends with `[... truncated, N items omitted]`. Then its preamble is cut like
   free text, finally to nothing.
-- If the omission of an entry makes the layer no shorter in code points, because of the markers, the entry is
+- Because of the markers, the omission of an entry may make the layer no shorter in code points. Then it is
   omitted only together with others, or with all others if that costs fewer tokens. See `form`.
 - The policy's heading of a layer is shown with any part of the layer, and is reserved with the section
   headings. Free text without room loses its heading too. A section without entries shows its heading.
@@ -19,8 +19,8 @@ Where the source is silent, these rules hold:
   one code point; `no_content` if it is empty.
 - Entries are items named `LAYER/SECTION_INDEX/ENTRY_INDEX`. An empty entry is omitted as `no_content`, and no
   marker counts it.
-- Rank: layers by priority, each before its entries; entries in their order. The margin of a cut is that of
-  the layer's next entry or code point: the tokens it would add, and the tokens left.
+- Rank: layers by priority, each before its entries; entries in their order. A cut has the margin of the
+  layer's next entry or code point: the tokens it would add, and the tokens left.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ class LayersPart(OwnPart, frozen=True):
 
 
 class LayersStrategy(WithoutCandidates):
-    """The strategy."""
+    """The strategy `layers`; the module's docstring has its rules."""
 
     name = "layers"
     policy_type = LayersPolicy
@@ -64,7 +64,11 @@ class LayersStrategy(WithoutCandidates):
         return LayersPart(request.layers)
 
     def compose(self, task: Task[LayersPolicy, LayersPart]) -> Verdicts:
-        """Share the limit out, and cut each layer to its share."""
+        """Share the limit out, and cut each layer to its share.
+
+        Raises:
+            EventError: a given layer is not in the policy.
+        """
         counter = Alike(task.counter)  # a layer is counted alone, after a blank line, and in the text
         shares = _open(task, counter)
         if not task.limit_tokens:
@@ -100,7 +104,7 @@ def _nothing(
 
 
 def _open(task: Task[LayersPolicy, LayersPart], counter: TokenCounter) -> list[Share]:
-    """Return a share for each layer of the policy, in order; a layer that was not given is empty."""
+    """Return a share for each layer of the policy, by priority; a layer that was not given is empty."""
     given = task.own.layers
     for index, name in enumerate(given):
         if name not in task.policy.layers:

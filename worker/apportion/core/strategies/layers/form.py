@@ -15,7 +15,7 @@ _ROLLOVERS = tuple(10**digits for digits in range(1, 8))
 
 
 def omission(entries: int) -> str:
-    """Return the last line of a layer that lost so many entries."""
+    """Return the last line of a layer without so many of its entries."""
     return f"[... truncated, {entries} items omitted]"
 
 
@@ -48,7 +48,7 @@ class SectionLines:
         return _less_markers(self.marker(1), self._code_points[::-1])
 
     def kept(self, gone: int) -> int:
-        """Return how many of the first entries are left when `gone` entries of the layer are gone."""
+        """Return the number of lines left, from the first on, when `gone` entries of the layer are gone."""
         return len(self.indexes) - bisect_right(self.goes_at, gone)
 
     def marker(self, omitted: int) -> str:
@@ -68,8 +68,8 @@ class SectionLines:
 class Layer:
     """A layer by levels: 0 is its minimum, `top` the whole; an empty layer has level 0 only.
 
-    Level 0 has no free text, no preamble, and only the entries that cannot be omitted. Each level above adds
-    a code point of the preamble (or free text), then each adds an entry.
+    Level 0 has no free text, no preamble, and as few entries as is useful. Each level above adds a code point
+    of the preamble (or free text). After its last code point, each level adds an entry.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Layer:
         every = sum(len(lines.indexes) for lines in cuttable)
         if omissions[-1] < every:
             # omissions that save no code points may save tokens
-            fewer, least = self._standing("", omissions[-1]), self._standing("", every)
+            fewer, least = self._render("", omissions[-1]), self._render("", every)
             fewer_tokens, every_tokens = count_many([fewer, least])
             if every_tokens < fewer_tokens:
                 omissions.append(every)
@@ -113,7 +113,7 @@ class Layer:
         """Return the layer at a level; empty if nothing of it is shown."""
         text = self._texts.get(level)
         if text is None:
-            text = self._standing(cut(self.preamble, level), self.gone(level))
+            text = self._render(cut(self.preamble, level), self.gone(level))
             if level in {0, self.top}:  # these are read several times
                 self._texts[level] = text
         return text
@@ -127,23 +127,21 @@ class Layer:
         """Return the highest level found that fits; else `lowest`, which need not fit.
 
         Each test is a count, so not all levels are tried. Unless the result is the top, the next level was
-        tried and does not fit.
+        tried and does not fit. `fits` gets a level.
         """
         # 1. The whole layer.
         if lowest == self.top or fits(self.top):
             return self.top
-        # 2. Bisection over the levels with fewer code points than all levels above. Between two of them,
-        # entries are
-        # omitted that are shorter than their markers.
+        # 2. Bisection over the levels with fewer code points than all levels above. The levels between two of
+        # them omit entries that are shorter than their markers.
         levels = [lowest, *self._shorter[bisect_right(self._shorter, lowest) :]]
         if not any(map(fits, {lowest + 1, levels[1]} - {self.top})):
             return lowest
         found = largest(len(levels) - 2, lambda number: fits(levels[number]))
         level, next_level = levels[found], levels[found + 1]
-        # 3. Bisection over the levels from there to the next of these: in tokens, some of them may fit. Each
-        # code
-        # point of the preamble is a level; counts may fall while a text grows, so it then grows while it
-        # fits.
+        # 3. Bisection from there to the next of these levels: in tokens, some levels between may fit. Each
+        # code point of the preamble is a level. Counts may fall while a text grows, so the preamble then
+        # grows while it fits.
         if level < len(self.preamble):
             level = max(level, largest(len(self.preamble), fits))
             while fits(level + 1):
@@ -151,7 +149,7 @@ class Layer:
             return level
         return level + largest(next_level - level - 1, lambda more: fits(level + more))
 
-    def _standing(self, preamble: str, gone: int) -> str:
+    def _render(self, preamble: str, gone: int) -> str:
         return self._joined(preamble, gone, [lines.text(gone) for lines in self.sections])
 
     def _joined(self, preamble: str, gone: int, sections: Sequence[str]) -> str:
@@ -164,9 +162,12 @@ class Layer:
 
 
 def _useful_omissions(sections: Sequence[SectionLines]) -> list[int]:
-    """Set `goes_at` of the sections; return the counts of omissions that shorten the layer more than fewer.
+    """Set `goes_at` of the sections; return the useful numbers of omitted entries, ascending.
 
-    The last entry of the section with most tokens of entries left is omitted first (ties: the earlier
+    A number is useful if it makes the layer shorter in code points than any smaller number does. 0 is the
+    first.
+
+    Each time, the section with the most tokens of entries left loses its last entry (ties: the earlier
     section). So entries are omitted by the tokens of their section's entries up to them, descending.
     """
     up_to: list[int] = []
@@ -190,7 +191,7 @@ def _useful_omissions(sections: Sequence[SectionLines]) -> list[int]:
 
 
 def _less_markers(marker: str, savings: list[int]) -> list[int]:
-    """Subtract a marker from the savings: it comes with the first omission, and grows with its number."""
+    """Subtract a marker from the savings, in place; it comes with the first omission, and may grow later."""
     if savings:
         savings[0] -= len(marker)
     for omissions in _ROLLOVERS:

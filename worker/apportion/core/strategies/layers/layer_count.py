@@ -21,7 +21,7 @@ _SECTION = "##"
 
 
 class Levels:
-    """The units of a layer at each level, and its ends."""
+    """The stretch of a layer at each level: its ends and its units."""
 
     def __init__(self, layer: Layer, whole_tokens: int, units: Units, correction: Correction) -> None:
         self._layer = layer
@@ -98,7 +98,7 @@ class Levels:
         return list(accumulate(changes))
 
     def _cut_units(self, lines: SectionLines) -> list[int]:
-        """Return the units of a section that lost one entry, two, and so on."""
+        """Return the units of a section and a blank line, with one entry omitted, with two, and so on."""
         if not lines.goes_at:
             return []
         of = self._units.of

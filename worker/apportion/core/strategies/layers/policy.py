@@ -53,7 +53,7 @@ class LayersPolicy(Policy):
 
     @classmethod
     def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Problem]:
-        """Yield equal priorities, and shares above 100 % together."""
+        """Yield a problem for each repeated priority, and if the shares exceed 100 % together."""
         yield from super().cross_check(raw)
         given = raw.get("layers")
         layers = given if isinstance(given, Mapping) else {}

@@ -26,7 +26,7 @@ class Share(Struct):
     layer: Layer
     percent: int
     given: bool
-    """Whether the request has the layer."""
+    """True if the request has the layer."""
     level: int = 0
     text: str = ""
     """The layer at its level."""
@@ -54,7 +54,7 @@ def text_of(shares: Sequence[Share]) -> str:
 
 
 def set_aside(shares: Sequence[Share], counter: TokenCounter) -> None:
-    """Put every layer at its minimum: the whole, if the markers would make a part no cheaper."""
+    """Put every layer at its minimum, or at its top if that costs no more; sets the tokens of both."""
     for share in shares:
         layer = share.layer
         least, whole = layer.text(0), layer.text(layer.top)
@@ -64,7 +64,7 @@ def set_aside(shares: Sequence[Share], counter: TokenCounter) -> None:
 
 
 def share_out(shares: Sequence[Share], limit_tokens: int) -> None:
-    """Set each layer's part: floor(limit · share / 100), and at least its reserved tokens.
+    """Set each layer's part: floor(limit · share / 100), or its reserved tokens if they are more.
 
     A part that is too small borrows from the layers after it, then from the layers before it, the nearest
     first. Each lends only the tokens above its own reserve. The last lender is the part of the limit that is
@@ -88,8 +88,8 @@ def share_out(shares: Sequence[Share], limit_tokens: int) -> None:
 def fill(shares: Sequence[Share], limit_tokens: int, counter: TokenCounter) -> None:
     """Put each layer at the highest level that the parts allow; the minimums must be within the limit.
 
-    First each layer has its part and the rest of the layers before it. Then the final rest goes to the cut
-    layers, the first one first, until none of them can have its next entry or code point.
+    First each layer may use its part and the tokens that the layers before it left. Then the final rest goes
+    to the cut layers, the first layer first, until no cut layer can have its next entry or code point.
 
     Each step is reckoned and corrected (see `core.text.reckoning`). Margins are reckoned too.
     """

@@ -1,4 +1,4 @@
-"""The verdicts on layers: one for each given layer and each of its entries, in canonical order."""
+"""Verdicts on layers: one for each given layer and each of its entries, in canonical order."""
 
 from collections.abc import Sequence
 
@@ -35,7 +35,7 @@ def verdicts_of(shares: Sequence[Share], counter: TokenCounter) -> list[Verdict]
 
 
 def verdicts_on_nothing(shares: Sequence[Share], margin: Margin | None) -> list[Verdict]:
-    """Return the verdicts without a text; the margin, if any, is that of the reserved minimums."""
+    """Return the verdicts without a text; `margin` is set if the reserved minimums exceed the limit."""
     verdicts: list[Verdict] = []
     for share in shares:
         if not share.given:

@@ -4,13 +4,13 @@ Where the source contradicts itself, these rules hold:
 
 - An activation gives the tier: full, summary, name, or omitted (`below_threshold`). A constraint is never
   below summary.
-- A summary is the given one, unless it is blank. Else it is the first line of the content that is not blank,
-  stripped. That line is cut to `summary_characters` code points, the last of them `…`. If all lines are
-  blank, it is the name.
+- A summary is the candidate's own, unless it is blank. Else it is the first non-blank line of the content,
+  stripped. A longer line is cut to `summary_characters` code points, the last of them `…`. If all lines are
+  blank, the summary is the name.
 - Canonical order: constraints first, then activation descending, id, canonical JSON.
-- Items are demoted while the count of the whole text is above the limit. With `lowest_first`, the last in
-  canonical order goes down tier by tier until the text fits or the item is omitted; then the item before it
-  follows. With `round_robin`, each in turn goes down one tier, round after round.
+- Items are demoted while the count of the whole text is above the limit. With `lowest_first`, the last item
+  in canonical order goes down tier by tier until the text fits or the item is omitted. Then the item before
+  it follows. With `round_robin`, each item in turn, the last first, goes down one tier, round after round.
 - Constraints come last. Each goes down once, to summary. If the text is still too long, the result is
   infeasible.
 - A tier that makes the text cost no less is skipped.
@@ -38,7 +38,7 @@ _FIDELITIES = (Fidelity.FULL, Fidelity.SUMMARY, Fidelity.NAME)
 
 
 class TiersStrategy:
-    """The strategy."""
+    """The strategy `tiers`; the module's docstring has its rules."""
 
     name = "tiers"
     policy_type = TiersPolicy
@@ -56,7 +56,7 @@ class TiersStrategy:
         return Levers(scores=(ScoreField("activation"),))
 
     def unsuitable(self, candidate: Candidate, policy: TiersPolicy) -> EventError | None:
-        """Return why this candidate cannot be used: a field is missing, or its kind is unknown."""
+        """Return an error if a field of the candidate is missing, or if its kind is unknown."""
         error = missing(candidate, self.candidate_needs.every)
         if error is None and candidate.kind not in TITLES:
             message = f"strategy {policy.strategy} knows the kinds {', '.join(TITLES)}"
@@ -64,7 +64,7 @@ class TiersStrategy:
         return error
 
     def read_own(self, request: ContextRequest, session: SessionPart) -> None:
-        """Read nothing."""
+        """Return None: the strategy reads no other fields."""
 
     def compose(self, task: Task[TiersPolicy, None]) -> Verdicts:
         """Give each item its tier, then demote items until the text fits."""
@@ -108,7 +108,7 @@ class TiersStrategy:
 
 
 def _count_shown(task: Task[TiersPolicy, None], items: Sequence[RankedItem]) -> None:
-    """Set the tokens of each item on its first tier and on its current tier."""
+    """Set the tokens of each item on its first tier, and on its current tier if it is not omitted."""
     by_tier: tuple[list[RankedItem], ...] = ([], [], [])
     for item in items:
         by_tier[item.first].append(item)

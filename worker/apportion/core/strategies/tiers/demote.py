@@ -15,7 +15,7 @@ from apportion.core.text.tokens import TokenCounter
 
 
 class Sheet:
-    """The items in canonical order at their tiers; `text` and `tokens` are of the last count of the whole."""
+    """The items in canonical order at their tiers; `text` and `tokens` are from the last full count."""
 
     def __init__(self, items: Sequence[RankedItem], limit_tokens: int, counter: TokenCounter) -> None:
         self._items = items
@@ -40,7 +40,7 @@ class Sheet:
         return self.tokens <= self._limit_tokens
 
     def fits_never(self, item: RankedItem) -> bool:
-        """Return whether the text passes the limit on every tier of this item, if the others keep theirs."""
+        """Return whether the text exceeds the limit with an item on any tier, if the others keep theirs."""
         return self._reckoning.least_tokens_without(item) > self._limit_tokens
 
     def put(self, item: RankedItem, tier: int) -> None:
@@ -49,7 +49,10 @@ class Sheet:
         self._last = item
 
     def lower(self, item: RankedItem) -> None:
-        """Put an item on the next lower tier that makes the text cost less; leave it if there is none."""
+        """Put an item on the next lower tier that makes the text cost less, at last on `OMITTED`.
+
+        A constraint keeps its tier if no tier that it may have makes the text cost less.
+        """
         present, tokens = item.tier, self._reckoning.tokens()
         for tier in item.below():
             self.put(item, tier)
@@ -58,7 +61,11 @@ class Sheet:
         self.put(item, present)
 
     def margin(self, item: RankedItem) -> Margin:
-        """Return the tokens that an omitted item needed as a name, and the tokens that were left."""
+        """Return the tokens that an omitted item needed as a name, and the tokens left.
+
+        Only for the item that was demoted last are they exact. Any other item needed its name's count, and
+        0 tokens were left.
+        """
         if item is not self._last:
             return Margin(item.tier_tokens[NAME], 0)
         item.tier = NAME
@@ -70,7 +77,7 @@ class Sheet:
 def fit(items: Sequence[RankedItem], limit_tokens: int, counter: TokenCounter, demotion: Demotion) -> Sheet:
     """Demote items until their text fits or no item can go down; return the sheet.
 
-    If the text does not fit, `tokens` is the count of an earlier text, also above the limit.
+    If the text does not fit, `tokens` may be the count of an earlier text, also above the limit.
     """
     sheet = Sheet(items, limit_tokens, counter)
     if sheet.tokens <= limit_tokens:

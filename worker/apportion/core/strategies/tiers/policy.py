@@ -20,7 +20,7 @@ Threshold = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
 class TiersTable(PolicyTable):
-    """`[tiers]`: the least activation of each tier, the order of demotion, the length of a summary."""
+    """`[tiers]`: the least activation of each tier, the order of demotion, the code points of a summary."""
 
     full: Threshold = 0.7
     summary: Threshold = 0.3
@@ -36,7 +36,7 @@ class TiersTable(PolicyTable):
 
 
 class TiersPolicy(Policy):
-    """The policy itself."""
+    """A policy of strategy `tiers`."""
 
     budget_tokens: Count = 2_000
     tiers: TiersTable = TiersTable()

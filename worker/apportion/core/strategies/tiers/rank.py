@@ -28,11 +28,11 @@ class RankedItem(Verdict, gc=False, kw_only=True):
     prepared: Prepared
     is_constraint: bool
     first: int
-    """The tier by its activation."""
+    """The tier by its activation, before any demotion."""
     tier: int
     """The current tier."""
     tier_tokens: list[int]
-    """The tokens of its text by tier; 0 if not counted."""
+    """The tokens of its text by tier; 0: not counted, or omitted."""
     texts: tuple[str, ...] = ()
     """Its text by tier: content, summary, name."""
     index: int = 0

@@ -1,4 +1,4 @@
-"""Text of all behaviors, and the text of each on every tier.
+"""Text of all behaviors, and the text of each behavior on every tier.
 
 Order: sections by kind. A section has its full items, then summaries, then names, each in canonical order.
 """
@@ -31,7 +31,7 @@ def heading(kind: str) -> str:
 
 
 def sections(items: Sequence[RankedItem]) -> dict[str, list[RankedItem]]:
-    """Return the shown items by kind, in the order of the text."""
+    """Return the items that are not omitted by kind, in the order of the text."""
     tiers: dict[str, tuple[list[RankedItem], ...]] = {kind: ([], [], [], []) for kind in TITLES}
     for item in items:
         tiers[item.prepared.kind][item.tier].append(item)

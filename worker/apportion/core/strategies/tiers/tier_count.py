@@ -24,8 +24,7 @@ class Reckoning:
         self._items = items
         self._units = units_of(counter)
         self._heading_units = {kind: self._units.of(heading(kind) + _LINE_END) for kind in TITLES}
-        # By kind, a heap with the last line first: (-tier, -index). Entries of earlier tiers are removed
-        # late.
+        # A heap for each kind, the last line first: (-tier, -index). Outdated entries are removed at the top.
         self._orders: dict[str, list[tuple[int, int]]] = {kind: [] for kind in TITLES}
         self._end_units: dict[tuple[int, int, str], int] = {}
         for index, item in enumerate(items):
@@ -46,10 +45,10 @@ class Reckoning:
         return self._units.tokens(units)
 
     def least_tokens_without(self, item: RankedItem) -> int:
-        """Return a lower bound of the count on any tier of one item, if the others keep theirs.
+        """Return a lower bound of the count with an item on any tier, if the others keep theirs.
 
         The last line of each section may cost less than with a line end. So the bound leaves out one line
-        per section, each as long as the longest.
+        per section, each as long as the longest line at the start.
         """
         return self._units.tokens(self._lines_units - item.line_units - self._last_lines_units)
 
