@@ -49,7 +49,7 @@ class FitterSettings(TypedDict, total=False):
     on_fitted: Callable[[Fitted], None]
     """Called with each fitted chat, which has the decision."""
     wait_s: float
-    """Time after which fitting fails without an answer of a gateway; by default 5."""
+    """Time after which fitting fails if a gateway does not answer; by default 5 s."""
     on_error: Literal["raise", "pass"]
     """With "pass", a call that cannot be fitted is sent unfitted; with "raise", the default, it fails."""
 
@@ -127,10 +127,12 @@ class Fitter:
                 raise
 
     def fit(self, history: FrameworkHistory) -> list[KeptTurn]:
-        """Return the turns that fit, in their order. The system prompt always fits.
+        """Return the turns that fit, in their order. The system prompt is always kept, and is not among them.
 
         Raises:
-            FitError: they cannot be fitted, there is no session, or the client is asynchronous.
+            FitError: they cannot be fitted, there is no session or no answer in time, or the client is
+                asynchronous.
+            Exception: the client's own errors.
         """
         try:
             return _kept(history, self._fit_chat(history.messages, history.session_id))
@@ -148,7 +150,8 @@ class Fitter:
         """Return the fitted chat of a chat in a shape that `fit` accepts.
 
         Raises:
-            FitError: it cannot be fitted, or there is no session.
+            FitError: it cannot be fitted, or there is no session or no answer in time.
+            Exception: the client's own errors.
         """
         arguments = {"session_id": self._required(session_id), **self._arguments}
         is_async = iscoroutinefunction(self._client.compose)
