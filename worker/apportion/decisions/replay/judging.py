@@ -1,6 +1,6 @@
 """Comparisons of recorded decisions and dead letters with newly composed ones.
 
-A record is verified, differs in a field, or is unverifiable: then the comparison would not test the engine.
+A record is verified, differs in a field, or is unverifiable because a comparison would not test the engine.
 """
 
 from collections.abc import Container

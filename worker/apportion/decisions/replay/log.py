@@ -56,7 +56,7 @@ class RecordedLog:
         self._answered: Bounded[str, bytes] = Bounded(_ANSWERED_MAX)
 
     def peek(self, name: bytes) -> Recorded | None:
-        """Return the first record of a name if it was read already or is the next one. It stays."""
+        """Return the first record of a name if it is waiting or the next one. It stays in the log."""
         waiting = self._waiting.first(name)
         if waiting is not None:
             return self._parse(waiting)

@@ -163,7 +163,7 @@ class DifferenceSum:
             self._statuses[f"{before.status} > {after.status}"] += 1
 
     def sum(self, unverifiable: Mapping[str, int], in_flight: int) -> Sum:
-        """Return the sum so far, with all names sorted."""
+        """Return the sum so far; misfits, statuses, groups and kinds are sorted by name."""
         return replace(
             Sum(),
             **self._counts,

@@ -96,11 +96,11 @@ class Verification:
         )
 
     def run(self, events: Iterable[Record]) -> Iterator[Finding]:
-        """Yield the findings in the order of the events, then those about records without an event."""
+        """Yield the findings in the order of the events, then the findings about records without an event."""
         return (each for each in self.recompose(events) if isinstance(each, Finding))
 
     def recompose(self, events: Iterable[Record]) -> Iterator[Finding | JudgedEvent]:
-        """Yield the findings as `run` does, and after them each event that is not refused."""
+        """Yield the findings as `run` does. Each event that is not refused follows its own findings."""
         try:
             for record in events:
                 judged = self._process(record)
