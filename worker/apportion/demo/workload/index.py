@@ -112,7 +112,7 @@ class Index:
         return (len(self._profiles) // others).bit_length() if others else 0
 
     def similar(self, weights: Mapping[str, int], without: Collection[str]) -> list[str]:
-        """Return the files with the heaviest common words, relative to their size; ties by path."""
+        """Return up to 8 files with the heaviest common words, relative to their size; ties by path."""
         scores: Counter[str] = Counter()
         for word, weight in weights.items():
             for path in self._holders(_By.WORD, word):
