@@ -129,7 +129,7 @@ class TopicsSink(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka sh
         async with self._lock:
             try:
                 await self._finish(partitions)
-            except Exception as error:  # noqa: BLE001 - likewise
+            except Exception as error:  # noqa: BLE001 - `run` raises it
                 self._failed = error
 
     async def _begin(self, partition: TopicPartition) -> None:
@@ -176,7 +176,11 @@ class TopicsSink(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka sh
                 await self._end(largest, self._sinks[largest])
 
     async def _take(self, partition: TopicPartition, sink: PartitionSink, records: Iterable[Any]) -> bool:
-        """Add records to the sink. Return False if another sink has written them and reading began again."""
+        """Add records to the sink. Return False if another sink has written them and reading began again.
+
+        Raises:
+            TopicRecreatedError: an offset is lower than one that was read.
+        """
         for record in records:
             if (
                 sink.until is not None

@@ -150,7 +150,7 @@ class PartitionSink:
         """
         assert self.until is None or self.position >= self.until, "a claimed batch is written whole"
         self._make_rows()
-        batch, contents = self._made()
+        batch, contents = self._finish_files()
         if self._unfinished is None:
             claim(self._store, batch)
             write(self._store, batch, contents, batch.files)
@@ -167,8 +167,8 @@ class PartitionSink:
         self._begin(batch.end)
         return written
 
-    def _made(self) -> tuple[TableBatch, dict[str, bytes]]:
-        """Return the batch that ends here, and the content of its files by path."""
+    def _finish_files(self) -> tuple[TableBatch, dict[str, bytes]]:
+        """Finish the files; return the batch that ends here, and the content of its files by path."""
         batch = TableBatch(
             topic=self._batches_of,
             topic_id=self.topic_id or UNSET,

@@ -197,7 +197,7 @@ def _other_version() -> UnreadableError:
 
 
 def _require_parts(record: Any) -> None:
-    """Refuse a score with another number of parts than `score_parts` has names."""
+    """Raise UnreadableError for a score with another number of parts than `score_parts` has names."""
     lengths = {None if entry.parts is None else len(entry.parts) for entry in record.candidates}
     if not lengths <= {None, len(record.score_parts)}:
         message = "expected one part for each name in score_parts"

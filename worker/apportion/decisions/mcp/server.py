@@ -127,7 +127,7 @@ class DecisionServer(MCPServer[Any]):
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
     ) -> CallToolResult | InputRequiredResult:
-        """Call a tool; refuse arguments that it does not have, which the SDK would ignore."""
+        """Call a tool; raise ToolError for invalid arguments, and for unknown ones, which the SDK ignores."""
         for tool in await self.list_tools():
             unknown = sorted(arguments.keys() - tool.input_schema["properties"].keys())
             if tool.name == name and unknown:

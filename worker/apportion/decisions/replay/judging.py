@@ -28,7 +28,7 @@ SOURCE = ("source", "key", "headers")
 class Judgement(Struct, frozen=True):
     """The result of a comparison: the kind of finding (None: verified), and the first field that differs.
 
-    `composed` is the decision that repeats of the record must equal; None if it was not compared.
+    `composed` is the decision that repeats of the record must equal; None: they must equal the record.
     """
 
     found: FindingKind | None = None

@@ -108,9 +108,9 @@ def origin_of(
     The events and decisions are of its session; `verification_of` returns the verification of the decisions.
     The events are composed again up to the decision's request.
     """
-    origins: list[Origin] = []
+    found: list[Origin] = []
     findings: list[Finding] = []
-    for judged in verification_of(decisions).recompose(takewhile(lambda _: not origins, events)):
+    for judged in verification_of(decisions).recompose(takewhile(lambda _: not found, events)):
         if isinstance(judged, Finding):
             if judged.decision_id == decision.decision_id and judged.found is not FindingKind.ALTERED_REPEAT:
                 findings.append(judged)
@@ -120,11 +120,10 @@ def origin_of(
         if answered is not None and answered.decision.decision_id == decision.decision_id:
             assert isinstance(request, ContextRequest), "only requests are answered"
             assert recomposed.policy is not None, "requests have a policy"
-            origins.append(Origin(request, recomposed.before, recomposed.policy))
+            found.append(Origin(request, recomposed.before, recomposed.policy))
     if findings:
         return findings[0]
-    no_event = Finding(FindingKind.NO_EVENT, DECISIONS, decision_id=decision.decision_id)
-    return origins[0] if origins else no_event
+    return found[0] if found else Finding(FindingKind.NO_EVENT, DECISIONS, decision_id=decision.decision_id)
 
 
 def of_session(records: Iterable[Record], decision: ContextDecision) -> Iterator[Record]:

@@ -130,7 +130,7 @@ class Verification:
         self._findings.append(finding_at(kind, log.name, recorded.record, event, identity))
 
     def _is_of_this_run(self, log: RecordedLog, recorded: Recorded) -> bool:
-        """Return whether this run composes the event of a record. Report a deleted event."""
+        """Return whether this run composes the event of a record, or may do so. Report a deleted event."""
         extent, offset = self._reading.extent, recorded.event_offset
         if extent.asked <= offset < extent.first:
             self._report(FindingKind.EVENT_GONE, recorded, log)

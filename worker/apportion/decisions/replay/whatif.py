@@ -145,7 +145,7 @@ class DecisionDifference(Result, frozen=True, kw_only=True):
 
     @property
     def is_change(self) -> bool:
-        """Whether the context or the status differs."""
+        """True if the context or the status differs."""
         moved = self.gained or self.lost or self.shrunk or self.grown or self.reordered or self.rewritten
         return bool(moved) or self.before.status is not self.after.status
 

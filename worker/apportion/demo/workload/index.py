@@ -149,7 +149,7 @@ class Index:
         return [other for other in looked_at if self._imports(other, path)]
 
     def tests_of(self, path: str) -> list[str]:
-        """Return the tests that are named after a file, then those that import it; both by path."""
+        """Return the tests that are named after a file, then the tests that import it; both by path."""
         named = sorted(self._holders(_By.TESTED, paths.subject(path)) - {path})
         importing = (other for other in self.importers(path) if paths.is_test(other))
         return [*dict.fromkeys((*named, *importing))]

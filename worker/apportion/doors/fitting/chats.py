@@ -193,7 +193,11 @@ def _countable(value: Any, depth: int = _DEPTH_MAX) -> Any:
 
 
 def _anthropic(message: Message, source: int) -> Iterator[Counted]:
-    """Yield a message of Anthropic's shape as counted messages, with a separate one for each tool result."""
+    """Yield a message of Anthropic's shape as counted messages, with a separate one for each tool result.
+
+    Raises:
+        FitError: the content is not countable text, tool calls or tool results.
+    """
     role, content, pointer = message.get("role", ""), message.get("content"), f"$.messages[{source}]"
     if isinstance(content, str) or content == []:
         yield Counted({"role": role, "content": content}, source)

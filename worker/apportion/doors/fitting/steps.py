@@ -81,7 +81,7 @@ class FitCall(Struct, frozen=True):
 
     @property
     def begins_with_user(self) -> bool:
-        """Whether the first message must not be the assistant's."""
+        """True if the first message must not be the assistant's."""
         return self.chat.is_anthropic or self.options.begins_with_user
 
     @property
@@ -101,7 +101,7 @@ def read_call(
     """Return a call with its defaults.
 
     Raises:
-        FitError: an artifact is no candidate, its tokens are negative, or no tokens are left for messages.
+        FitError: an artifact is no candidate, `artifacts_tokens` is negative, or messages get no tokens.
     """
     request_id = options.request_id or str(uuid4())
     call = FitCall(
@@ -247,7 +247,7 @@ def _request(call: FitCall, *, suffix: str = "", **fields: Any) -> ContextReques
 
 
 def _candidate(index: int, given: Candidate | Mapping[str, Any]) -> Candidate:
-    """Return an artifact as a candidate. Without an id, it gets one that depends on its content alone."""
+    """Return an artifact as a candidate, or raise FitError. Its default id depends on its content alone."""
     if not isinstance(given, Candidate | Mapping):
         message = "an artifact is a Candidate, or a mapping with fields of one, such as content"
         raise FitError(ErrorCode.WRONG_TYPE, message, f"$.artifacts[{index}]")
@@ -277,7 +277,7 @@ def _kept(composed: ContextComposed, counted: int) -> list[KeptMessage]:
 
 
 def _require_sendable(call: FitCall, kept: Sequence[int], decision: ContextDecision | None) -> None:
-    """Require that each kept call has its result, each result its call, and that pinned messages are kept.
+    """Raise FitError unless each kept call has its result, each result its call, and all pins are kept.
 
     Only the last message can lack its counterpart. A pinned message is lost if it belongs to an incomplete
     call, or comes between its parts.

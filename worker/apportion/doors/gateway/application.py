@@ -197,7 +197,8 @@ class GatewayApp:
     async def _read(self, request: web.Request, take_bytes: Callable[[int], None]) -> bytes:
         """Return a body. The bytes of Content-Length are taken first, so that no other call takes them.
 
-        aiohttp's own `read` would keep the body until the response.
+        aiohttp's own `read` would keep the body until the response. A body that is too large raises
+        ProblemError.
         """
         body, most = bytearray(), self._settings.event_max_bytes
         taken = min(request.content_length or 0, most)
@@ -214,7 +215,7 @@ class GatewayApp:
 
     @asynccontextmanager
     async def _deadline(self, seconds: float, request_id: Opt[str]) -> AsyncIterator[None]:
-        """Bound the time of the backend, and turn its errors into problems."""
+        """Bound the time of the backend, and turn its errors into ProblemError."""
         try:
             async with self._at_most(seconds):
                 yield

@@ -117,7 +117,10 @@ def _now() -> str:
 
 
 def _decoded(body: bytes, given: Mapping[str, str], bounds: Bounds) -> tuple[Event, bytes]:
-    """Return a body's event, and the body completed by the `given` fields that it lacks or has as null."""
+    """Return a body's event, and the body completed by the `given` fields that it lacks or has as null.
+
+    Raises EventError if the body is not an event of this type, or exceeds a bound.
+    """
     try:
         fields = _fields_of(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
