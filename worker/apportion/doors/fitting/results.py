@@ -90,9 +90,9 @@ class Fitted(Struct, frozen=True, kw_only=True):
 class FitError(Exception):
     """A chat that cannot be fitted.
 
-    `code` is a code of a refused event, or the status of an answer without messages. `message` names the
-    error and its remedy, without content. `pointer` is the place in the call, such as `$.messages[3].role`.
-    `decision` is None if no decision was made.
+    `code` is a code of a refused event, the status of an answer without messages, or `no_response`. `message`
+    names the error and its remedy, without content. `pointer` is the place in the call, such as
+    `$.messages[3].role`. `decision` is None if no decision was made.
     """
 
     def __init__(
