@@ -83,7 +83,7 @@ def _nested(row: Mapping[str, Any], kind: type[Struct], before: str = "") -> dic
 
 
 def _struct_in(kind: Any) -> type[Struct] | None:
-    """Return the type of the structs that a field holds: one, none, or a list of them."""
+    """Return the type of the struct that a field holds, optional or in a list; None if it holds no struct."""
     if isinstance(kind, type) and issubclass(kind, Struct):
         return kind
     return next((found for part in get_args(kind) if (found := _struct_in(part)) is not None), None)

@@ -27,7 +27,7 @@ from apportion.engine.offline.lines import CutRecord, read_lines
 
 
 class ListedTokens(Struct, frozen=True):
-    """The limit of a listed decision, and the tokens used of it."""
+    """The limit and the used tokens of a listed decision."""
 
     limit: int
     used: int

@@ -187,7 +187,7 @@ class Verification:
     def _check_decision(
         self, recomposed: Recomposed, record: Record, recorded: Recorded | None
     ) -> FindingKind | None:
-        """Compare the decision of a request; report a finding, and return its kind."""
+        """Compare the decision of a request; report a finding and return its kind. None: it is verified."""
         request, answered = recomposed.event, recomposed.answered
         assert isinstance(request, ContextRequest), "only requests are answered"
         assert answered is not None, "requests are answered"

@@ -75,7 +75,7 @@ class AdmittingChange(Struct, frozen=True, kw_only=True):
 
 
 class Why(Struct, frozen=True):
-    """The changes that were searched, in the order of `Lever`; empty if none of them can help."""
+    """The changes that were searched, in the order of `Lever`; empty if no change can help."""
 
     changes: tuple[AdmittingChange, ...]
     recompositions: int

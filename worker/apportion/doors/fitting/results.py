@@ -11,7 +11,7 @@ from apportion.core.results import ContextComposed, ContextDecision
 
 
 class FitAnswer(Protocol):
-    """An answer to a request. The decision may be missing if it was not requested."""
+    """An answer to a request."""
 
     @property
     def composed(self) -> ContextComposed:
@@ -20,7 +20,7 @@ class FitAnswer(Protocol):
 
     @property
     def decision(self) -> ContextDecision | None:
-        """The record of the decision."""
+        """The record of the decision; None if it was not requested."""
         ...
 
 
