@@ -1,6 +1,6 @@
 """The list of commands, and the root of the command line.
 
-The root imports each command on demand, and describes what all have in common.
+The root imports each command on demand, and describes settings and exit codes of all commands.
 """
 
 from collections.abc import Iterator, Mapping

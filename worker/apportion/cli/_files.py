@@ -68,7 +68,7 @@ def require_free(path: Path | None, option: str, *, force: bool) -> None:
 
 @contextmanager
 def naming(file: BinaryIO) -> Iterator[None]:
-    """Turn errors into a FileFailedError, except a closed reader of stdout: Typer then ends silently."""
+    """Turn errors into a FileFailedError, except for a closed reader of stdout, which needs no message."""
     try:
         yield
     except (OSError, EOFError, zlib.error) as error:  # the last two: of a damaged gzip file

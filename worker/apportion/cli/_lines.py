@@ -30,11 +30,13 @@ class WrongFileError(Exception):
 
 
 def lines_of(source: BinaryIO, line_max_bytes: int, holding: Sequence[str]) -> "Iterator[Record]":
-    """Yield the lines of a file that holds records of these types. An empty file is named on stderr.
+    """Yield the lines of a file that holds records of these types.
+
+    An empty file is named on stderr, unless it would hold dead letters.
 
     Raises:
         FileFailedError: the file cannot be read.
-        WrongFileError: the first line is a record of another type of ours.
+        WrongFileError: the first line is a record of another type of ours, or compressed by gzip.
     """
     from apportion.engine.offline.lines import read_lines
 

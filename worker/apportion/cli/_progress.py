@@ -9,7 +9,7 @@ from contextlib import contextmanager
 def progress(
     what: str, total: int | None, *, in_bytes: bool = False, beside_output: bool = False
 ) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar, and give the function to call with the number done so far.
+    """Show a progress bar, and yield the function to call with the number done so far.
 
     There is no bar if stderr is not a terminal. With `beside_output`, there is none either if stdout is a
     terminal, because the output itself shows the progress. `total` is None if it is unknown.

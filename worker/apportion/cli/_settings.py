@@ -1,6 +1,6 @@
 """Flags for settings, made from the settings' model.
 
-Values are parsed by `apportion.settings`, as those of variables.
+Values are parsed by `apportion.settings`, as values of environment variables.
 """
 
 from collections.abc import Mapping

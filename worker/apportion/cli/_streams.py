@@ -11,7 +11,7 @@ then fail, and the command reports an error. Only messages on a closed stderr ar
 
 
 def mend_streams() -> None:
-    """Replace closed streams, or a file could get their descriptor; escape unprintable characters."""
+    """Replace closed streams, or a file could get their descriptor; escape what stdout cannot encode."""
     for name, (mode, flags) in _INSTEAD.items():
         if getattr(sys, name) is None:
             setattr(sys, name, _open_null(f"<{name}>", mode, flags))

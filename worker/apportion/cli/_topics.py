@@ -49,7 +49,7 @@ StartSnapshot: TypeAlias = Annotated[
 
 
 def require_files(events: Path | None, decisions: Path | None, snapshot: Path | None) -> tuple[Path, Path]:
-    """Return the files to read instead of topics; refuse a snapshot together with files."""
+    """Return the files to read instead of topics; refuse missing files, and a snapshot with files."""
     if snapshot is not None:
         raise typer.BadParameter("needs --from-topics", param_hint="--snapshot")
     if events is None or decisions is None:
@@ -65,7 +65,7 @@ def selection_of(
     *,
     from_topics: bool,
 ) -> "RecordSelection | None":
-    """Return the selected records of the topics; None: files are read."""
+    """Return the selected records of the topics, or None for files; refuse flags of the other kind."""
     if not from_topics:
         if since or until or offsets:
             raise typer.BadParameter("times and offsets need --from-topics")

@@ -62,7 +62,7 @@ def open_topic_run(
 ) -> "Iterator[tuple[Recomposition, Callable[[int], None], ExitStack]]":
     """Yield a run over topics, the function for its progress, and the stack that ends the progress bar.
 
-    Sessions start with the rows of the snapshot, if one is given.
+    Sessions start with the rows of the snapshot, if it is given. Errors are as in `open_run` and `Snapshot`.
     """
     from apportion.decisions.recompose.run import open_run
     from apportion.decisions.recompose.snapshot import Snapshot

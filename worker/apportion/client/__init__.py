@@ -1,6 +1,7 @@
 """Clients of the gateway, synchronous and asynchronous, with the same protocol.
 
-They need the extra `client`. Both can be the client of `apportion.fit`.
+They need the extra `client`. `GatewayClient` can be the client of `apportion.fit`, and `AsyncGatewayClient`
+the client of `apportion.fit_async`.
 """
 
 try:

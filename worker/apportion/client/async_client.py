@@ -26,10 +26,10 @@ class AsyncGatewayClient:
     ) -> None:
         """Connect to a gateway at a URL, such as `http://localhost:8080`.
 
-        The arguments are those of `GatewayClient`; `deadline_s` bounds a call as a whole.
+        The arguments are as for `GatewayClient`, but `deadline_s` bounds the whole call.
 
         Raises:
-            GatewayError: the URL is none.
+            GatewayError: the URL is not a valid HTTP URL.
         """
         self._connection = Connection(url, token, deadline_s, backoff_s)
         self._is_own = http is None
@@ -41,13 +41,13 @@ class AsyncGatewayClient:
         return protocol.read_answer(await self._send(call), call, with_decision=with_decision)
 
     async def publish(self, artifact: ContextArtifact, /) -> None:
-        """Publish an artifact for later requests of its session."""
+        """Publish an artifact for later requests of its session. Errors are as in `GatewayClient`."""
         await self._send(protocol.publish_call(artifact))
 
     async def retract(
         self, artifact_id: str, /, *, session_id: str, source: str, tenant: str = "default"
     ) -> None:
-        """Take a published artifact back."""
+        """Take a published artifact back. Errors are as in `GatewayClient`."""
         await self._send(
             protocol.retract_call(artifact_id, session_id=session_id, source=source, tenant=tenant)
         )

@@ -1,4 +1,4 @@
-"""Address, token and times of a client's calls."""
+"""The parts that both clients share: HTTP arguments, deadlines and retries."""
 
 from time import monotonic
 from typing import Any
@@ -13,13 +13,13 @@ _PAUSE_MAX_S = 5.0
 
 
 class Connection:
-    """A gateway, as a client calls it."""
+    """The address of a gateway, the token, and the deadline and pauses of calls."""
 
     def __init__(self, url: str, token: str | None, deadline_s: float, backoff_s: float) -> None:
         """Take the arguments of a client.
 
         Raises:
-            GatewayError: the URL is none of HTTP.
+            GatewayError: the URL is not a valid HTTP URL.
         """
         _require_http(url)
         self._url = url.rstrip("/")
@@ -28,13 +28,13 @@ class Connection:
         self._backoff_s = backoff_s
 
     def end_s(self) -> float:
-        """Return the end of a call that begins now, for `left_s`."""
+        """Return the time (monotonic) at which a call that begins now must end."""
         return monotonic() + self._deadline_s
 
     def rules(self) -> dict[str, Any]:
-        """Return arguments of tenacity's loops: calls without an answer are repeated after random pauses.
+        """Return the arguments of tenacity's loops, which repeat unanswered calls after random pauses.
 
-        A pause is at least what the gateway asks for. No pause ends after the deadline.
+        A pause is at least as long as the gateway's `Retry-After`. No pause ends after the deadline.
         """
         pauses = wait_random_exponential(multiplier=self._backoff_s, max=_PAUSE_MAX_S)
         return {
@@ -45,7 +45,7 @@ class Connection:
         }
 
     def http_request(self, call: HttpCall, left_s: float) -> dict[str, Any]:
-        """Return arguments of an HTTP client: a call for which the gateway may wait that long."""
+        """Return the arguments of an HTTP client. The gateway may wait for `left_s`, but at least 1 s."""
         headers = {"Prefer": f"wait={max(1, int(left_s))}"}
         if call.body:
             headers["Content-Type"] = "application/json"
@@ -55,7 +55,7 @@ class Connection:
 
 
 def left_s(end_s: float) -> float:
-    """Return the seconds that are left of a call."""
+    """Return the seconds until the end of a call, at least 0."""
     return max(0.0, end_s - monotonic())
 
 

@@ -5,7 +5,7 @@ class GatewayError(Exception):
     """A call that failed. `docs/gateway.md` lists the codes of a gateway.
 
     `status` is the status of the response; None without a response. `pointer` is the place in the event, such
-    as `$.candidates[3].lane`. `request_id` names the request. Each of the two is empty if it is unknown.
+    as `$.candidates[3].lane`. `request_id` names the request. Both are empty if unknown.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class UnansweredError(GatewayError):
     """A call without an answer before its deadline. The event may have been taken.
 
     Repeat the call with the same event to get its answer; a session is charged only once. `retry_after_s` is
-    the pause that the gateway asks for, 0 without one.
+    the pause that the gateway asks for; 0: none.
     """
 
     retry_after_s = 0.0

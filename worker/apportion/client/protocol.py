@@ -48,7 +48,7 @@ class HttpResponse(Struct, frozen=True):
 class ComposedAnswer(Struct, frozen=True):
     """An answer: the composed event, and the decision if it was asked for.
 
-    `is_repeated` says that the gateway had answered the request before, and that this is the first answer.
+    `is_repeated` is true if the request was answered before; this is then its first answer.
     """
 
     composed: ContextComposed
@@ -78,7 +78,7 @@ _problem = json.Decoder(_Problem)
 def compose_call(request: ContextRequest, *, with_decision: bool) -> HttpCall:
     """Return the call that composes. The event has its request id, so each repetition has the same key.
 
-    A request without an id or a time, None or empty, gets them here, once for all attempts.
+    If the request's id or time is empty or None, it is set here, once for all attempts.
     """
     query = "?decision=true" if with_decision else ""
     request = replace(
@@ -106,7 +106,7 @@ def read_answer(response: HttpResponse, call: HttpCall, *, with_decision: bool) 
     """Return the answer of a call that composed.
 
     Raises:
-        GatewayError: it is no answer of a gateway.
+        GatewayError: the body is not an answer of a gateway.
     """
     is_repeated = response.headers.get("idempotency-replayed") == "true"
     try:
@@ -122,9 +122,9 @@ def require_success(response: HttpResponse, call: HttpCall) -> HttpResponse:
     """Return the response of a call that succeeded.
 
     Raises:
-        UnansweredError: it failed, and the same call can succeed.
+        UnansweredError: the call failed, and can succeed if it is repeated.
         RefusedError: the event is refused.
-        GatewayError: it failed for another cause.
+        GatewayError: the call failed for another cause.
     """
     if HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES:
         return response
@@ -168,6 +168,6 @@ def _unexpected(status: int, request_id: str) -> GatewayError:
 
 
 def _retry_after_s(response: HttpResponse) -> float:
-    """Return the seconds of `Retry-After`; 0 without them, as for a date."""
+    """Return the seconds of `Retry-After`; 0 if it is missing or a date."""
     value = response.headers.get("retry-after", "")
     return float(value) if value.isascii() and value.isdigit() else 0.0

@@ -25,12 +25,12 @@ class GatewayClient:
     ) -> None:
         """Connect to a gateway at a URL, such as `http://localhost:8080`.
 
-        `deadline_s` bounds a call with all of its repetitions; of the last attempt, it bounds each wait for
-        the network. `backoff_s` bounds the first pause, which then doubles. `http` is a client with settings
-        of your own, such as certificates; you close it.
+        `deadline_s` bounds a call with all of its repetitions. In the last attempt it bounds each wait for
+        the network, not their sum. `backoff_s` bounds the first random pause; the bound doubles up to 5 s.
+        `http` is a client with settings of your own, such as certificates; you close it.
 
         Raises:
-            GatewayError: the URL is none.
+            GatewayError: the URL is not a valid HTTP URL.
         """
         self._connection = Connection(url, token, deadline_s, backoff_s)
         self._is_own = http is None

@@ -1,4 +1,4 @@
-"""Ways in and out that need no Kafka client of the user: HTTP, chats of providers, bodies for providers.
+"""Interfaces that need no Kafka client of the user: the HTTP gateway, `fit` for chats, bodies for providers.
 
-They translate and admit. Choosing belongs to `core`.
+They convert and admit events. `core` composes.
 """

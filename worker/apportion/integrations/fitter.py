@@ -44,12 +44,12 @@ class FitterSettings(TypedDict, total=False):
     client: FitClient | AsyncFitClient
     """A client of a gateway, or `LocalSessions`; by default new `LocalSessions` of the hook."""
     uses_pool: bool
-    """Whether the artifacts in the session's pool are candidates."""
+    """If true, the artifacts in the session's pool are candidates, too; by default false."""
     options: FitOptions
     on_fitted: Callable[[Fitted], None]
     """Called with each fitted chat, which has the decision."""
     wait_s: float
-    """Time after which fitting fails without an answer of a gateway; by default 5."""
+    """Time after which fitting fails if a gateway does not answer; by default 5 s."""
     on_error: Literal["raise", "pass"]
     """With "pass", a call that cannot be fitted is sent unfitted; with "raise", the default, it fails."""
 
@@ -127,10 +127,12 @@ class Fitter:
                 raise
 
     def fit(self, history: FrameworkHistory) -> list[KeptTurn]:
-        """Return the turns that fit, in their order. The system prompt always fits.
+        """Return the turns that fit, in their order. The system prompt is always kept, and is not among them.
 
         Raises:
-            FitError: they cannot be fitted, there is no session, or the client is asynchronous.
+            FitError: they cannot be fitted, there is no session or no answer in time, or the client is
+                asynchronous.
+            Exception: the client's own errors.
         """
         try:
             return _kept(history, self._fit_chat(history.messages, history.session_id))
@@ -148,13 +150,14 @@ class Fitter:
         """Return the fitted chat of a chat in a shape that `fit` accepts.
 
         Raises:
-            FitError: it cannot be fitted, or there is no session.
+            FitError: it cannot be fitted, or there is no session or no answer in time.
+            Exception: the client's own errors.
         """
-        arguments = {"session_id": self._required(session_id), **self._arguments}
+        arguments = {"session_id": self._require_session_id(session_id), **self._arguments}
         is_async = iscoroutinefunction(self._client.compose)
         fitting = fit_async(chat, **arguments) if is_async else to_thread(fit, chat, **arguments)
         try:
-            return self._noted(await wait_for(fitting, self._wait_s))
+            return self._notify(await wait_for(fitting, self._wait_s))
         except TimeoutError:
             raise self._no_answer() from None
 
@@ -162,18 +165,18 @@ class Fitter:
         if iscoroutinefunction(self._client.compose):
             message = "a synchronous call needs a synchronous client; give one, or call asynchronously"
             raise FitError(ErrorCode.WRONG_TYPE, message, "$.client")
-        arguments = {"session_id": self._required(session_id), **self._arguments}
+        arguments = {"session_id": self._require_session_id(session_id), **self._arguments}
         run = partial(copy_context().run, partial(fit, chat, **arguments))
         if self._wait_s is None:
-            return self._noted(run())
+            return self._notify(run())
         answer: Future[Fitted] = Future()
         Thread(target=_settle, args=(answer, run), daemon=True).start()
         try:
-            return self._noted(answer.result(self._wait_s))
+            return self._notify(answer.result(self._wait_s))
         except TimeoutError:
             raise self._no_answer() from None
 
-    def _required(self, session_id: str | None) -> str:
+    def _require_session_id(self, session_id: str | None) -> str:
         if not session_id:
             message = f"the call belongs to no session; {self._session_remedy}, or give the hook session_id"
             raise FitError(ErrorCode.MISSING_FIELD, message, "$.session_id")
@@ -183,7 +186,7 @@ class Fitter:
         message = f"no answer within {self._wait_s} s; see whether the gateway answers, or raise wait_s"
         return FitError("no_response", message, "$.client")
 
-    def _noted(self, fitted: Fitted) -> Fitted:
+    def _notify(self, fitted: Fitted) -> Fitted:
         if self._on_fitted is not None:
             self._on_fitted(fitted)
         return fitted

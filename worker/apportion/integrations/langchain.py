@@ -65,7 +65,7 @@ def _turn(message: BaseMessage, pointer: str) -> Turn:
     """Return a message as it is counted; blocks of the assistant that are not text count as JSON.
 
     Raises:
-        FitError: the message means several messages, or has a block that LangChain does not know.
+        FitError: the message converts to several messages, or has a block that LangChain does not know.
     """
     try:
         [counted] = convert_to_openai_messages([message])

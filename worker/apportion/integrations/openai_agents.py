@@ -42,8 +42,8 @@ class FitFilter:
     ) -> None:
         """Start with a limit of instructions and items, without the definitions of tools.
 
-        The SDK does not give its session to a filter, so `session_id` is an id or reads it from a call's
-        data.
+        `session_id` is an id, or a function that returns it for a call's data. The SDK does not give its
+        session to a filter.
         """
         self.fitter = Fitter(
             limit_tokens, settings, session_remedy="give the filter the id of the SDK's session"

@@ -13,10 +13,10 @@ _LISTED_MAX = 40
 
 
 def assert_selected(decision: ContextDecision, *ids: str, fidelity: Fidelity | str | None = None) -> None:
-    """Assert that candidates are in the context, in this form if one is given.
+    """Assert that candidates are in the context, with this fidelity if it is given.
 
     Raises:
-        AssertionError: a candidate was omitted, has another form, or is not listed.
+        AssertionError: a candidate was omitted, has another fidelity, or is not listed.
     """
     __tracebackhide__ = True
     for candidate_id in ids:
@@ -30,7 +30,7 @@ def assert_selected(decision: ContextDecision, *ids: str, fidelity: Fidelity | s
 
 
 def assert_omitted(decision: ContextDecision, *ids: str, reason: Reason | str | None = None) -> None:
-    """Assert that candidates are not in the context, for this reason if one is given.
+    """Assert that candidates are not in the context, for this reason if it is given.
 
     Raises:
         AssertionError: a candidate was selected, was omitted for another reason, or is not listed.
@@ -59,7 +59,7 @@ def _failed(decision: ContextDecision, message: str) -> AssertionError:
 
 
 def _listing(decision: ContextDecision) -> Iterator[str]:
-    """Yield the decision in a line, and its first candidates by rank."""
+    """Yield the decision's summary, its first 40 candidates by rank, and the number of the others."""
     yield decision.summary
     for entry in decision.candidates[:_LISTED_MAX]:
         yield f"  {entry.rank} {entry.id}: {_outcome(decision, entry)}"

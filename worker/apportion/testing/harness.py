@@ -1,7 +1,7 @@
-"""A harness that answers events as a worker does, and keeps what a worker would write.
+"""A harness that answers events as a worker does, and keeps the outputs.
 
-It has the sessions and the decoding of `apportion compose`, so contexts, decisions and dead letters have the
-worker's bytes.
+It has the sessions and the decoding of `apportion compose`, so contexts have the worker's bytes. Decisions
+lack the worker's `run`. Dead letters have the source of a file's line.
 """
 
 from collections.abc import Iterable, Mapping

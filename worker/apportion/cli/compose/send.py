@@ -25,7 +25,7 @@ class NotSentError(Exception):
 
 
 class _Events:
-    """The lines that are not blank, with a count of those read so far."""
+    """The lines that are not blank, and the number of lines read so far."""
 
     def __init__(self, lines: Iterable[bytes]) -> None:
         self.taken = 0

@@ -128,7 +128,7 @@ def register(ctx: typer.Context, *, registry: _Registry = None) -> None:
 
 
 def _require_brokers(reports: "Iterable[TopicReport]", copies: int) -> None:
-    """Refuse once, instead of for each topic, more copies than the cluster has brokers."""
+    """Raise TooFewBrokersError if there are more copies than brokers, instead of an error for each topic."""
     for report in reports:
         if found := _FEW_BROKERS.search(report.refusal):
             raise TooFewBrokersError(

@@ -44,7 +44,7 @@ def from_git(
     with needing_extra("code"):
         from apportion.demo.workload.requests import from_git
 
-    os.scandir(repository).close()  # likewise
+    os.scandir(repository).close()  # a wrong path is an error of the system
 
     _write(from_git(repository, revision, max_requests=max_requests, policy=policy), max_requests, out)
 
@@ -74,7 +74,7 @@ def from_files(
     with needing_extra("code"):
         from apportion.demo.workload.files import LeftOut, from_files
 
-    os.scandir(folder).close()  # a wrong path is an error of the system
+    os.scandir(folder).close()  # as in `from_git`
 
     made = from_files(folder, query, file_bytes_max=max_file_bytes, bytes_max=max_bytes)
     others = {reason: count for reason, count in made.left_out.items() if reason is not LeftOut.NO_ROOM}

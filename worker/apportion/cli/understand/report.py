@@ -99,7 +99,7 @@ def _print_queries() -> None:
 
 
 def _sources(sources: Sequence[Path], stack: ExitStack) -> "tuple[Sequence[Path], Sequence[LogSource]]":
-    """Return the folders of tables, and the opened files of lines."""
+    """Return the folders of tables, and the opened files of lines; refuse a folder without tables."""
     from apportion.decisions.analytics.source import LogSource, is_tables
 
     folders = [path for path in sources if path.is_dir()]

@@ -87,7 +87,7 @@ def verify(  # noqa: PLR0913 - a command takes its flags by name
 
 
 def _show(findings: "Iterator[Finding]", bar: ExitStack, form: VerifyFormat) -> None:
-    """Print the findings; on a terminal after the progress bar has ended."""
+    """Print the findings; on a terminal only the first 1,000, after the progress bar has ended."""
     shown, more = [], 0
     with bar:
         if sys.stdout.isatty():

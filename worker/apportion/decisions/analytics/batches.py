@@ -22,7 +22,7 @@ from apportion.decisions.analytics.tables import SCHEMA_VERSION, Table
 
 _FOLDER = "_batches"
 _NO_TIME = "__HIVE_DEFAULT_PARTITION__"
-"""The name of null in folders that are partitioned as Hive does it."""
+"""Hive's name for null in the names of partition folders."""
 
 
 class File(Struct, frozen=True):
@@ -58,7 +58,7 @@ class TableBatch(Struct, frozen=True, kw_only=True):
 
 
 class TakenError(Exception):
-    """Another sink has written these offsets, wholly or partly. The caller drops the records that it read."""
+    """Another sink has claimed these offsets, all or some. The caller drops the records that it read."""
 
 
 class InTheWayError(Exception):
@@ -121,7 +121,7 @@ def write(store: Store, batch: TableBatch, contents: Mapping[str, bytes], files:
 
 
 def forget(store: Store, batch: TableBatch) -> None:
-    """Delete the last batch of a partition: first its rows, then its file, so that a kill leaves a batch."""
+    """Delete the last batch of a partition: first its rows, then its file, so that a kill leaves its file."""
     store.delete([*(file.path for file in batch.files), _path(batch)])
 
 

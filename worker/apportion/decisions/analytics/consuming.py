@@ -44,7 +44,7 @@ class SinkReports(Struct, frozen=True):
     Attributes:
         written: called with each batch, once it is written.
         lost: called with a range of offsets deleted before they were written.
-        made_anew: called with a partition of which the tables have rows of an earlier topic.
+        made_anew: called with a partition, if the tables have rows of an earlier topic of that name.
     """
 
     written: Callable[[WrittenFiles], None]
@@ -90,6 +90,7 @@ class TopicsSink(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka sh
 
         Raises:
             StoreError, InTheWayError: the tables cannot be written.
+            TopicRecreatedError: a topic was deleted and made anew.
             KafkaError: no broker answers.
         """
         self._topics = topics
@@ -110,22 +111,25 @@ class TopicsSink(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka sh
     async def on_partitions_assigned(self, partitions: Iterable[TopicPartition]) -> None:
         """Begin to read assigned partitions, each where its rows in the tables end.
 
-        The loop raises a failure, because the client only logs errors of its listener.
+        A failure is stored here and raised by `run`; the client would only log it.
         """
         async with self._lock:
             try:
                 for partition in partitions:
                     await self._begin(partition)
-            except Exception as error:  # noqa: BLE001 - the loop raises it
+            except Exception as error:  # noqa: BLE001 - `run` raises it
                 self._failed = error
             self._is_assigned = True
 
     async def on_partitions_revoked(self, partitions: Iterable[TopicPartition]) -> None:
-        """Write the records of revoked partitions, or their next owners would read them again."""
+        """Write the records of revoked partitions, or their next owners would read them again.
+
+        A failure is stored as in `on_partitions_assigned`.
+        """
         async with self._lock:
             try:
                 await self._finish(partitions)
-            except Exception as error:  # noqa: BLE001 - likewise
+            except Exception as error:  # noqa: BLE001 - `run` raises it
                 self._failed = error
 
     async def _begin(self, partition: TopicPartition) -> None:
@@ -172,7 +176,11 @@ class TopicsSink(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka sh
                 await self._end(largest, self._sinks[largest])
 
     async def _take(self, partition: TopicPartition, sink: PartitionSink, records: Iterable[Any]) -> bool:
-        """Add records to the sink. Return False if another sink has written them and reading began again."""
+        """Add records to the sink. Return False if another sink has written them and reading began again.
+
+        Raises:
+            TopicRecreatedError: an offset is lower than one that was read.
+        """
         for record in records:
             if (
                 sink.until is not None
@@ -205,7 +213,7 @@ class TopicsSink(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka sh
         return False
 
     async def _write(self, partition: TopicPartition, sink: PartitionSink) -> bool:
-        """Write a batch; return False if another sink has written it."""
+        """Write a batch; return False if another sink has written it, or raise TopicRecreatedError."""
         known = {sink.topic_id, (await self._topic_ids()).get(partition.topic, "")} - {""}
         if len(known) > 1:
             self._reports.lost(f"{partition.topic}/{partition.partition}/{sink.start} to {sink.position - 1}")

@@ -54,7 +54,7 @@ class RecordLines(Struct, frozen=True, kw_only=True):
     timestamps_ms: Sequence[int | None]
     values: Sequence[bytes | None]
     unreadable: Sequence[str] = ()
-    """Why the client could not read each record; "" if it could; empty if it could read all."""
+    """For each record, the reason why the client could not read it, or ""; empty if it could read all."""
     kinds: frozenset[Any] = KINDS
     """The types of records that are accepted from this topic."""
 
@@ -113,7 +113,7 @@ def _columns_at(
 
 
 def _columns(values: Sequence[bytes], kind: Any) -> dict[str, pa.Array]:
-    """Return the columns and a decision's lists of candidates; raise _NotPlainError if Arrow cannot."""
+    """Return the columns and a decision's lists of candidates, or raise _NotPlainError."""
     form = _form(kind)
     if any(b"\n" in value for value in values):
         raise _NotPlainError

@@ -62,7 +62,7 @@ def forget_lines(store: Store, topic: str) -> None:
 
 
 def _require_same(batch: TableBatch, numbered: Iterator[tuple[int, bytes]]) -> None:
-    """Read the lines of a batch that is written already, and compare them with it."""
+    """Read the lines of a batch that is written already; raise OtherFileError if they differ from it."""
     first, size_bytes, read = b"", 0, batch.start
     while read < batch.end:
         _, line = next(numbered, (0, None))

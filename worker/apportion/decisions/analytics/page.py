@@ -1,8 +1,8 @@
 """A report as one HTML file that needs no server and no network.
 
-The content security policy lets a browser run only these scripts, named by their digests, and load or send
-nothing. What clients chose (ids, kinds, names) is data in a block that no browser runs. The scripts show it
-as plain text.
+The content security policy allows these scripts (by digest), inline styles and `data:` images; nothing from a
+network. Text from clients (ids, kinds, names) is data in a block that no browser runs. The scripts show it as
+plain text.
 """
 
 from base64 import b64encode
@@ -23,7 +23,7 @@ def page_of(report: Report) -> str:
     scripts = [*map(_part, _LIBRARIES), own]
     template = _part("report.html")
     for name, value in (
-        ("policy", _policy(scripts)),
+        ("policy", _content_security_policy(scripts)),
         ("style", _part("report.css")),
         ("scripts", "\n".join(f"<script>{script}</script>" for script in scripts)),
         ("report", inert(report).decode()),
@@ -32,10 +32,10 @@ def page_of(report: Report) -> str:
     return template
 
 
-def _policy(scripts: Sequence[str]) -> str:
-    """Return the content security policy: it allows these scripts and inline styles, and nothing else.
+def _content_security_policy(scripts: Sequence[str]) -> str:
+    """Return the policy: these scripts, inline styles and `data:` images; nothing from a network.
 
-    Styles may be inline because the charts bring their own; they can load nothing.
+    Styles are inline because the charts have their own.
     """
     digests = [b64encode(sha256(script.encode()).digest()).decode() for script in scripts]
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests)

@@ -33,10 +33,10 @@ from apportion.decisions.analytics.tables import SCHEMAS, Table
 from apportion.shell.kafka.faults import TopicRecreatedError
 
 CHUNK_LINES = 1_000
-"""Lines that are converted at once, as one row group of each file. More than fits into a processor's cache
-takes a third longer."""
+"""Lines that are converted at once, as one row group of each file. More lines than fit into a
+processor's cache take a third longer."""
 CHUNK_BYTES = 16 << 20
-"""Lines of more than this are converted at once, too."""
+"""A chunk also ends when its lines have this size."""
 _SOUGHT = frozenset({"topic", "partition", "offset", "recorded_at", "requested_at", "tenant"})
 """Columns with statistics (least and greatest value), by which readers skip row groups. Statistics of the
 other columns would not help, and cost a quarter of the time of writing."""
@@ -69,7 +69,7 @@ class PartitionSink:
     ) -> None:
         """Look up which batches of the partition are written; records of other `kinds` are unreadable.
 
-        `topic_id` is the topic's id, "" if the brokers have none; `end` is where the partition ends. If the
+        `topic_id` is the topic's id, "" if the brokers have none; `end` is its end offset. If the
         tables have rows of a topic of the same name that is gone, batches of the new one go by `TOPIC@ID`.
 
         Raises:
@@ -90,9 +90,9 @@ class PartitionSink:
         """True if the tables hold rows of a deleted topic of this name, and none of the present one."""
         self._unfinished = last if last is not None and missing(store, last) else None
         self.is_new = last is None
-        """Whether the tables hold nothing of the partition."""
+        """True if the tables hold nothing of the partition."""
         self.is_empty = True
-        """Whether no record was taken since the last batch."""
+        """True if no record was taken since the last batch."""
         self.position = 0 if last is None else last.end
         """The lowest offset that the next record may have."""
         if self._unfinished is not None:
@@ -150,7 +150,7 @@ class PartitionSink:
         """
         assert self.until is None or self.position >= self.until, "a claimed batch is written whole"
         self._make_rows()
-        batch, contents = self._made()
+        batch, contents = self._finish_files()
         if self._unfinished is None:
             claim(self._store, batch)
             write(self._store, batch, contents, batch.files)
@@ -167,8 +167,8 @@ class PartitionSink:
         self._begin(batch.end)
         return written
 
-    def _made(self) -> tuple[TableBatch, dict[str, bytes]]:
-        """Return the batch that ends here, and the content of its files by path."""
+    def _finish_files(self) -> tuple[TableBatch, dict[str, bytes]]:
+        """Finish the files; return the batch that ends here, and the content of its files by path."""
         batch = TableBatch(
             topic=self._batches_of,
             topic_id=self.topic_id or UNSET,
@@ -245,7 +245,7 @@ class _Rows:
 
 
 def by_hour(table: Table, rows: pa.Table) -> Iterator[tuple[datetime | None, pa.Table]]:
-    """Yield the rows of each hour, by the record's timestamp; without one, by the time in its value."""
+    """Yield the rows of each hour, by the record's timestamp, else by the time in its value, else None."""
     if not rows.num_rows:
         return
     times = rows["recorded_at"].cast(pa.timestamp("us")).combine_chunks()

@@ -25,7 +25,7 @@ _BOUNDED: dict[type, Any] = {
     int: Annotated[int, Meta(ge=-(1 << 63), le=_COLUMN_MAX)],
     datetime: Annotated[datetime, Meta(tz=True)],
 }
-"""The values of these types that a column can hold."""
+"""Types with the bounds of the columns that hold their values."""
 _DIGITS = Annotated[str, Meta(pattern=r"^[0-9]+\Z")]
 _CONTENT = frozenset({"key", "headers", "value"})
 """Fields of a dead letter that hold the client's content; they are not read."""
@@ -54,7 +54,7 @@ def _read_form(kind: Any) -> Any:
 
 
 def _struct(kind: type[Struct], without: frozenset[str] = _CONTENT) -> type[Struct]:
-    """Return a type as it is read: its fields without some, in their order, under the same tag."""
+    """Return a type as it is read: its fields except `without`, in their order, under the same tag."""
     types = get_type_hints(kind, include_extras=True)
     read: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     named = {field.name: field.encode_name for field in fields(kind)}
@@ -118,7 +118,7 @@ def recognised(value: bytes | None) -> Any:
     try:
         record = _alone_decoder.decode(value or b"")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        record = read(value)  # which raises the right error
+        record = read(value)  # raises the exact error, except for usage with nulls
     if type(record) in (DeadLetter, ContextUsage):
         return type(record)
     if record.schema_version != results.SCHEMA_VERSION:
@@ -148,7 +148,7 @@ def read(value: bytes | None) -> Any:
 
 
 def _usage_with_nulls(value: bytes) -> ContextUsage | None:
-    """Return the usage event of a value with nulls for absent fields, or None if it is none."""
+    """Return the usage event of a value with nulls for absent fields, or None if there is none."""
     try:
         record = _decoder.decode(without_nulls(value))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -197,7 +197,7 @@ def _other_version() -> UnreadableError:
 
 
 def _require_parts(record: Any) -> None:
-    """Refuse a score with another number of parts than `score_parts` has names."""
+    """Raise UnreadableError for a score with another number of parts than `score_parts` has names."""
     lengths = {None if entry.parts is None else len(entry.parts) for entry in record.candidates}
     if not lengths <= {None, len(record.score_parts)}:
         message = "expected one part for each name in score_parts"

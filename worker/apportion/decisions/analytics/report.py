@@ -69,7 +69,7 @@ def report_of(
 
     Raises:
         NothingToReportError: the tables hold no decision.
-        TablesFailedError: a file of them cannot be read.
+        TablesFailedError: a file of the tables cannot be read.
     """
     answers: dict[str, ReportTable] = {}
     with naming_bad_tables():
@@ -95,7 +95,7 @@ STEPS = len(NAMES) + 1
 
 
 def _require_decisions(tables: DuckDBPyConnection) -> int:
-    """Return how many records are unreadable."""
+    """Return the number of unreadable records; raise NothingToReportError if there is no decision."""
     decisions, dead_letters, unreadable = [
         tables.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0]  # noqa: S608 - our own names
         for table in ("decisions", "dead_letters", "unreadable")

@@ -1,6 +1,7 @@
 """Decisions restored from the rows of the tables.
 
-The tables do not hold `certificate`, `prefix`, `run`, and scores above 2^63. All else is as in the record.
+They lack scores above 2**63 - 1, and `certificate`, `prefix` and `run`, of which the tables have only some
+fields. All else is as in the record.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,11 @@ _INCOMPLETE = frozenset({"certificate", "prefix", "run"})
 
 
 def restore_decisions(tables: DuckDBPyConnection, prefix: str, most: int) -> Sequence[ContextDecision]:
-    """Return up to `most` decisions whose ids begin with `prefix`, from tables that `open_tables` opened."""
+    """Return up to `most` decisions whose ids begin with `prefix`, from tables that `open_tables` opened.
+
+    Raises:
+        msgspec.ValidationError: a row does not have the form of this version's decisions.
+    """
     rows = _rows(tables, "FROM decisions WHERE starts_with(decision_id, ?) LIMIT ?", prefix, most)
     return [
         _restored(
@@ -78,7 +83,7 @@ def _nested(row: Mapping[str, Any], kind: type[Struct], before: str = "") -> dic
 
 
 def _struct_in(kind: Any) -> type[Struct] | None:
-    """Return the type of the structs that a field holds: one, none, or a list of them."""
+    """Return the type of the struct that a field holds, optional or in a list; None if it holds no struct."""
     if isinstance(kind, type) and issubclass(kind, Struct):
         return kind
     return next((found for part in get_args(kind) if (found := _struct_in(part)) is not None), None)

@@ -117,7 +117,7 @@ def _load(connection: DuckDBPyConnection, index: int, log: LogSource) -> None:
 
 
 def _count_once(connection: DuckDBPyConnection) -> None:
-    """Create the views for the queries. Of a decision that is recorded more than once they show the first."""
+    """Create the views for the queries. They show a decision's first record by input and place only."""
     connection.execute(_TWICE)
     count = connection.execute("SELECT count(*) FROM repeated").fetchone()
     assert count is not None

@@ -35,7 +35,7 @@ class Store:
                 self._store = LocalStore(Path(location).absolute(), mkdir=True)
 
     def create(self, path: str, content: bytes) -> bool:
-        """Write a new file, whole or not at all; return False if it exists. After a StoreError it may."""
+        """Write a new file whole; return False if it exists. After a StoreError, it may exist."""
         with self._naming("write", path), suppress(AlreadyExistsError):
             self._store.put(path, content, mode="create")
             return True

@@ -34,8 +34,8 @@ _PLACE = [
     pa.field("offset", pa.int64(), nullable=False),
     pa.field("recorded_at", _TIME),
 ]
-"""The record's place and its timestamp. No two rows of decisions, dead letters and unreadable records have
-the same place."""
+"""The record's place and its timestamp. Each place has one row in one table. A row of `candidates` has its
+decision's place."""
 
 
 def _fields(kind: pa.DataType, *names: str) -> list[pa.Field]:

@@ -28,7 +28,7 @@ _NO_CHANGE = "no total, no ceiling, no score and no pin would have admitted it"
 
 
 def candidate_explanation(decision: ContextDecision, entries: Sequence[Entry]) -> RenderableType:
-    """Return the recorded facts about the entries of one id; the first entry counts."""
+    """Return the recorded facts about the first entry of an id, and the number of its other entries."""
     return Group(*_record_lines(decision, entries[0]), *_repeat_lines(len(entries) - 1))
 
 

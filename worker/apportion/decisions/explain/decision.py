@@ -199,7 +199,7 @@ def _certificate(certificate: Certificate) -> str:
 
 
 def _points(thousandths: Exact, tokens: int = 1) -> str:
-    """Return a value, or the value of so many tokens at a price; not a number beyond JSON's range."""
+    """Return a value in points, or a price times `tokens`; beyond JSON's integers, only a lower bound."""
     return f"{thousandths * tokens // 1_000:,}" if isinstance(thousandths, int) else "more than 2**53"
 
 

@@ -1,4 +1,4 @@
-"""The entries of one candidate in a decision, for the commands and helpers that ask for a candidate by id."""
+"""The entries of one candidate in a decision, for commands and assertions that name a candidate by id."""
 
 from msgspec import UNSET
 

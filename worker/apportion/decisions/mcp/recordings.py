@@ -24,6 +24,7 @@ class Recording(Struct, frozen=True):
     """A file of events and the file of their decisions, with the settings under which they were decided.
 
     Both methods raise PolicyError or SettingsError if the policies or secrets of the settings are invalid.
+    They raise OSError if a file cannot be read.
     """
 
     events: Path

@@ -1,7 +1,7 @@
 """The server and its tools, on the official SDK: finding, summing, explaining and replaying decisions.
 
 Clients' arguments are validated by the SDK from the types below. Errors that a model can act on are returned
-with their code; all others only name the tool.
+with their code. Errors of files are logged, and returned as `sources_failed`. All others only name the tool.
 """
 
 import logging
@@ -104,7 +104,7 @@ class DecisionServer(MCPServer[Any]):
     """A server of tools over one source of decisions, and over the events of its decisions, if given."""
 
     def __init__(self, source: DecisionSource, recording: Recording | None = None) -> None:
-        """Register the tools; only with a recording there is one to replay."""
+        """Register the tools; `replay_decisions` needs a recording."""
         super().__init__(
             "apportion",
             version=__version__,
@@ -127,7 +127,7 @@ class DecisionServer(MCPServer[Any]):
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
     ) -> CallToolResult | InputRequiredResult:
-        """Call a tool; refuse arguments that it does not have, which the SDK would ignore."""
+        """Call a tool; raise ToolError for invalid arguments, and for unknown ones, which the SDK ignores."""
         for tool in await self.list_tools():
             unknown = sorted(arguments.keys() - tool.input_schema["properties"].keys())
             if tool.name == name and unknown:

@@ -27,7 +27,7 @@ from apportion.engine.offline.lines import CutRecord, read_lines
 
 
 class ListedTokens(Struct, frozen=True):
-    """The limit of a listed decision, and the tokens used of it."""
+    """The limit and the used tokens of a listed decision."""
 
     limit: int
     used: int
@@ -94,7 +94,7 @@ class DecisionSource(Protocol):
     """
 
     def newest(self, wanted: DecisionFilter, most: int) -> Sequence[ListedDecision]:
-        """Return the newest decisions by event time, newest first; of equal times by id, descending."""
+        """Return at most `most` matching decisions, the newest event time first; ties by id, descending."""
 
     def decision(self, prefix: str) -> ContextDecision:
         """Return the decision whose id begins with `prefix`; otherwise raise as `find_decision` does."""

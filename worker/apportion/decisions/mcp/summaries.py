@@ -20,7 +20,7 @@ class SumBy(StrEnum):
 
 
 def summed(decisions: Sequence[ListedDecision], by: SumBy, *, has_more: bool) -> SummedDecisions:
-    """Return the sums, those with the most omitted candidates first, days in their order; at most 50."""
+    """Return at most 50 sums: the most omitted candidates first, then by name; days in their order."""
     sums: dict[str, Counter[str]] = defaultdict(Counter)
     for decision in decisions:
         for name, counts in _counts(decision, by):

@@ -102,7 +102,7 @@ def partition_run(
 def reporting(
     events: Iterator[Record], first: int, advance: Callable[[int], None], every: int = 1
 ) -> Iterator[Record]:
-    """Yield the events; after each `every` of them, report how far their offset is from `first`."""
+    """Yield the events; after every `every` events, call `advance` with the offsets done from `first` on."""
     for count, event in enumerate(events, 1):
         yield event
         if count % every == 0:

@@ -101,7 +101,7 @@ def settle(
 def settle_spans(
     settings: Settings, reader: RecordReader, topics: Collection[str], selection: RecordSelection
 ) -> tuple[OffsetSpan, ...]:
-    """Return the offsets to read of topics, partition by partition, selected by the time of their records.
+    """Return the offsets to read, topic by topic and partition by partition, selected by record time.
 
     Raises:
         BrokerUnreachableError: the offsets cannot be read.

@@ -1,8 +1,8 @@
 """A snapshot of the sessions' rows. A verification can start from it if the first events are deleted.
 
 The file has JSON lines. The first line names the topics. A line for each row follows, partition by partition.
-The last line has, for each partition, the offset up to which its rows include all requests, the position of
-the rows in the file, and their digest. A row may include later requests; its line has the offset of the last
+The last line has, for each partition, the position and the digest of its rows, and an offset. The rows
+include all requests before that offset. A row may include later requests; its line has the offset of the last
 one. Rows hold contents and paths, so only the file's owner can read it.
 """
 
@@ -189,7 +189,7 @@ def _write_partition(settings: Settings, partition: int, file: BinaryIO) -> Kept
 
 
 async def _rows(settings: Settings, partition: int) -> tuple[int, PartitionRows]:
-    """Return the committed offset, then the rows. In this order the rows include all requests before it."""
+    """Return the committed offset and the rows, read in this order: the rows include all earlier requests."""
     async with asyncio.timeout(settings.recovery_timeout_s):
         commit = (await read_commits(settings, [partition]))[partition]
     return commit.offset or 0, (await read_rows(settings, [partition]))[partition]

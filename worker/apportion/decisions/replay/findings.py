@@ -19,7 +19,7 @@ class FindingKind(StrEnum):
     ENGINE_VERSION = "engine_version"
     UNKNOWN_POLICY = "unknown_policy"
     NO_SECRET = "no_secret"  # noqa: S105 - the name of a reason
-    OTHER_SECRET = "other_secret"  # noqa: S105 - likewise
+    OTHER_SECRET = "other_secret"  # noqa: S105 - the name of a reason
     SESSION_HISTORY = "session_history"
     EVENT_REFUSED = "event_refused"
     EVENT_GONE = "event_gone"
@@ -94,12 +94,12 @@ class VerificationSummary(Struct, frozen=True):
 
     @property
     def is_right(self) -> bool:
-        """Whether every recorded decision and dead letter was verified."""
+        """True if no record differs and none is unverifiable; requests in flight do not count."""
         return not self.differences and not self.unverifiable
 
     @property
     def is_empty(self) -> bool:
-        """Whether there was nothing to compare."""
+        """True if there was nothing to compare, and no request is in flight."""
         return self == VerificationSummary()
 
     def __str__(self) -> str:

@@ -1,6 +1,6 @@
 """Comparisons of recorded decisions and dead letters with newly composed ones.
 
-A record is verified, differs in a field, or is unverifiable: then the comparison would not test the engine.
+A record is verified, differs in a field, or is unverifiable because a comparison would not test the engine.
 """
 
 from collections.abc import Container
@@ -28,7 +28,7 @@ SOURCE = ("source", "key", "headers")
 class Judgement(Struct, frozen=True):
     """The result of a comparison: the kind of finding (None: verified), and the first field that differs.
 
-    `composed` is the decision that repeats of the record must equal; None if it was not compared.
+    `composed` is the decision that repeats of the record must equal; None: they must equal the record.
     """
 
     found: FindingKind | None = None

@@ -56,7 +56,7 @@ class RecordedLog:
         self._answered: Bounded[str, bytes] = Bounded(_ANSWERED_MAX)
 
     def peek(self, name: bytes) -> Recorded | None:
-        """Return the first record of a name if it was read already or is the next one. It stays."""
+        """Return the first record of a name if it is waiting or the next one. It stays in the log."""
         waiting = self._waiting.first(name)
         if waiting is not None:
             return self._parse(waiting)
@@ -65,7 +65,7 @@ class RecordedLog:
         return self._next if self._next is not None and self._next.name == name else None
 
     def find(self, name: bytes) -> Recorded | None:
-        """Return the first record of a name; read the whole log if necessary. It stays in the log."""
+        """Return the first record of a name, which stays in the log, or None after reading the whole log."""
         while (found := self.peek(name)) is None and self._next is not None:
             self._waiting.put(self._next.name, self._next.record)
             self._next = None
@@ -103,7 +103,7 @@ class RecordedLog:
         self._waiting.close()
 
     def _read(self) -> Recorded | None:
-        """Return the next record that is readable, wanted and not a repeat."""
+        """Return the next record that is readable, wanted and not a repeat; None at the end of the log."""
         for record in self._records:
             recorded = self._recorded(record)
             if recorded is None:

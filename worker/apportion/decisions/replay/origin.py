@@ -63,7 +63,12 @@ _decision_decoder = msgspec.json.Decoder(ContextDecision)
 
 
 def find_decision(records: Iterable[Record], prefix: str) -> ContextDecision:
-    """Return the decision whose id begins with `prefix`, from its first record, or raise an error above."""
+    """Return the decision whose id begins with `prefix`, from its first record.
+
+    Raises:
+        UnknownDecisionError, AmbiguousDecisionError: no id, or several ids, begin so.
+        UnreadableDecisionError: this version cannot read the record.
+    """
     found: Recorded | None = None
     unreadable = 0
     for record in records:
@@ -103,9 +108,9 @@ def origin_of(
     The events and decisions are of its session; `verification_of` returns the verification of the decisions.
     The events are composed again up to the decision's request.
     """
-    met: list[Origin] = []
+    found: list[Origin] = []
     findings: list[Finding] = []
-    for judged in verification_of(decisions).recompose(takewhile(lambda _: not met, events)):
+    for judged in verification_of(decisions).recompose(takewhile(lambda _: not found, events)):
         if isinstance(judged, Finding):
             if judged.decision_id == decision.decision_id and judged.found is not FindingKind.ALTERED_REPEAT:
                 findings.append(judged)
@@ -115,10 +120,10 @@ def origin_of(
         if answered is not None and answered.decision.decision_id == decision.decision_id:
             assert isinstance(request, ContextRequest), "only requests are answered"
             assert recomposed.policy is not None, "requests have a policy"
-            met.append(Origin(request, recomposed.before, recomposed.policy))
+            found.append(Origin(request, recomposed.before, recomposed.policy))
     if findings:
         return findings[0]
-    return met[0] if met else Finding(FindingKind.NO_EVENT, DECISIONS, decision_id=decision.decision_id)
+    return found[0] if found else Finding(FindingKind.NO_EVENT, DECISIONS, decision_id=decision.decision_id)
 
 
 def of_session(records: Iterable[Record], decision: ContextDecision) -> Iterator[Record]:

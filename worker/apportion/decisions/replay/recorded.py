@@ -111,7 +111,8 @@ class Recorded(Struct, frozen=True):
 
 
 Parse: TypeAlias = Callable[[Record], Recorded]
-"""A parser of records. It raises `msgspec.ValidationError` for JSON of another form."""
+"""A parser of records. It raises `msgspec.ValidationError` for JSON of another form, and DecodeError,
+UnicodeDecodeError or RecursionError for other bytes."""
 
 _decision_decoder = msgspec.json.Decoder(_Decision)
 _run_decoder = msgspec.json.Decoder(_Run)

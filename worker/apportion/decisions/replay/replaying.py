@@ -123,7 +123,7 @@ class ReplayExtract(Struct, frozen=True):
 
 
 def extract(results: Iterable[ReplayResult]) -> ReplayExtract:
-    """Read all results, and return at most `SHOWN_MAX` changes, by descending weight, and misfits."""
+    """Read all results; return at most `SHOWN_MAX` changes, by descending weight, and first misfits."""
     misfits: list[Misfit] = []
 
     def changes() -> Iterator[DecisionDifference]:

@@ -74,12 +74,12 @@ class Sum(Struct, frozen=True, kw_only=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether every decision was replayed."""
+        """True if every decision was replayed."""
         return not self.unverifiable and not self.misfits
 
     @property
     def is_empty(self) -> bool:
-        """Whether there was nothing to replay."""
+        """True if there was nothing to replay, and no request is in flight."""
         return self.is_whole and not self.replayed and not self.in_flight
 
     def __str__(self) -> str:
@@ -163,7 +163,7 @@ class DifferenceSum:
             self._statuses[f"{before.status} > {after.status}"] += 1
 
     def sum(self, unverifiable: Mapping[str, int], in_flight: int) -> Sum:
-        """Return the sum so far, with all names sorted."""
+        """Return the sum so far; misfits, statuses, groups and kinds are sorted by name."""
         return replace(
             Sum(),
             **self._counts,

@@ -96,11 +96,11 @@ class Verification:
         )
 
     def run(self, events: Iterable[Record]) -> Iterator[Finding]:
-        """Yield the findings in the order of the events, then those about records without an event."""
+        """Yield the findings in the order of the events, then the findings about records without an event."""
         return (each for each in self.recompose(events) if isinstance(each, Finding))
 
     def recompose(self, events: Iterable[Record]) -> Iterator[Finding | JudgedEvent]:
-        """Yield the findings as `run` does, and after them each event that is not refused."""
+        """Yield the findings as `run` does. Each event that is not refused follows its own findings."""
         try:
             for record in events:
                 judged = self._process(record)
@@ -130,7 +130,7 @@ class Verification:
         self._findings.append(finding_at(kind, log.name, recorded.record, event, identity))
 
     def _is_of_this_run(self, log: RecordedLog, recorded: Recorded) -> bool:
-        """Return whether this run composes the event of a record. Report a deleted event."""
+        """Return whether this run composes the event of a record, or may do so. Report a deleted event."""
         extent, offset = self._reading.extent, recorded.event_offset
         if extent.asked <= offset < extent.first:
             self._report(FindingKind.EVENT_GONE, recorded, log)
@@ -187,7 +187,7 @@ class Verification:
     def _check_decision(
         self, recomposed: Recomposed, record: Record, recorded: Recorded | None
     ) -> FindingKind | None:
-        """Compare the decision of a request; report a finding, and return its kind."""
+        """Compare the decision of a request; report a finding and return its kind. None: it is verified."""
         request, answered = recomposed.event, recomposed.answered
         assert isinstance(request, ContextRequest), "only requests are answered"
         assert answered is not None, "requests are answered"

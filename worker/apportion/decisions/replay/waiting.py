@@ -49,7 +49,7 @@ class Waiting:
         self._records.setdefault(name, deque()).append(waiting)
 
     def first(self, name: bytes) -> Record | None:
-        """Return the first record of a name, without removing it."""
+        """Return the first record of a name, without removing it; None if there is none."""
         records = self._records.get(name)
         return self._loaded(records[0]) if records else None
 

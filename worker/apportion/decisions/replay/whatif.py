@@ -145,7 +145,7 @@ class DecisionDifference(Result, frozen=True, kw_only=True):
 
     @property
     def is_change(self) -> bool:
-        """Whether the context or the status differs."""
+        """True if the context or the status differs."""
         moved = self.gained or self.lost or self.shrunk or self.grown or self.reordered or self.rewritten
         return bool(moved) or self.before.status is not self.after.status
 
@@ -233,7 +233,10 @@ def _numbered(items: Iterable[ComposedItem]) -> _Numbered:
 
 
 def _growth(before: ComposedItem, after: ComposedItem, *, alike: bool) -> int:
-    """Return a number above 0 if an item grew, below 0 if it shrank, 0 if it is full in both."""
+    """Return a number above 0 if an item grew, below 0 if it shrank, else 0.
+
+    Fidelities are compared first, then tokens, unless both are full or the counters differ.
+    """
     if before.fidelity is not after.fidelity:
         return _FULLEST_FIRST.index(before.fidelity) - _FULLEST_FIRST.index(after.fidelity)
     is_cut = after.fidelity is not Fidelity.FULL
@@ -243,7 +246,7 @@ def _growth(before: ComposedItem, after: ComposedItem, *, alike: bool) -> int:
 def _moved(items: Iterable[ComposedItem], other: Answered) -> tuple[Moved, ...]:
     """Return the items with the reasons why the other context omits them.
 
-    If an id has several candidates, the reason of the first by rank counts, and not that others repeat it.
+    If an id has several candidates, the reason of the first by rank counts, and not those of its duplicates.
     """
     moved = tuple(items)
     if not moved:

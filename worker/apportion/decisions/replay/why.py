@@ -50,7 +50,7 @@ class Searched(StrEnum):
 
 
 class AdmittingChange(Struct, frozen=True, kw_only=True):
-    """One change alone. Values are tokens or what the key counts; a score's thousandths; 0 and 1 of a pin.
+    """One change alone. Values are tokens, or the unit of the key; thousandths of a score; 0 or 1 for a pin.
 
     - `lever`: the kind of change.
     - `key`: the changed key.
@@ -75,7 +75,7 @@ class AdmittingChange(Struct, frozen=True, kw_only=True):
 
 
 class Why(Struct, frozen=True):
-    """The changes that were searched, in the order of `Lever`; empty if none of them can help."""
+    """The changes that were searched, in the order of `Lever`; empty if no change can help."""
 
     changes: tuple[AdmittingChange, ...]
     recompositions: int

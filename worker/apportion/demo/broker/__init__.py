@@ -1,6 +1,6 @@
 """An embedded Kafka-compatible broker, for `apportion demo` and quick tests.
 
-It leaves nothing behind. It does not prove anything about Apache Kafka, against which other tests run.
+It leaves nothing behind. It proves nothing about Apache Kafka; other tests run against Apache Kafka.
 """
 
 from apportion.demo.broker.embedded import EmbeddedBroker, embedded_broker

@@ -35,7 +35,7 @@ class EmbeddedBroker:
         """Require that the broker is still running.
 
         Raises:
-            BrokerEndedError: it has ended, and clients would retry forever.
+            BrokerEndedError: the broker has ended, and clients would retry forever.
         """
         if self.watchdog.poll() is not None:
             reason, output = _last_words(self.watchdog)

@@ -88,7 +88,7 @@ class Worker:
         await self._reading
 
     async def stop(self) -> None:
-        """Stop the process. A process that has closed its log is already ending."""
+        """Stop the process; kill it after 10 s. A process that has closed its log is already ending."""
         if not self._reading.done():
             self._process.terminate()
         try:

@@ -46,7 +46,7 @@ class Screen:
             yield
 
     def show(self, answered: Reply, *, held_up: bool = False) -> None:
-        """Print an answer, and before the first composed text an excerpt of it."""
+        """Print an answer. An excerpt of the first composed text comes before its answer."""
         self.tally.add(answered, held_up=held_up)
         if not self._has_context:
             self._show_context(answered.composed)

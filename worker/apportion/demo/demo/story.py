@@ -15,7 +15,7 @@ from apportion.demo.workload.sessions import Event, ToolChat, briefing, chat, ha
 from apportion.engine.policies import load_policy
 
 _ROUNDS = 8
-"""Number of moments with requests of all sessions; later moments only have the agent and the assistant."""
+"""Number of moments about which other sessions send requests; later ones only have agent and assistant."""
 _REFUSED_ROUND = 1
 
 

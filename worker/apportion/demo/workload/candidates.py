@@ -1,8 +1,8 @@
 """Candidates that a platform would offer at a moment, for the strategy `lanes`.
 
-All scores are measured. `relevance` is `MomentQuery.relevance` of the content, `specificity` is the nearness
-of the path to the edited files, and `risk_alignment` is the churn of the path. Tests are in the lane
-`structure`, because they are found by names and imports.
+All scores are computed from the history. `relevance` is `MomentQuery.relevance` of the content, `specificity`
+is the nearness of the path to the edited files, and `risk_alignment` is the churn of the path. Tests are in
+the lane `structure`, because they are found by names and imports.
 """
 
 from collections.abc import Iterable, Iterator
@@ -68,7 +68,7 @@ _LANES = {
 
 
 class WorkloadCandidate(Struct, frozen=True, omit_defaults=True):
-    """A candidate of `context-request.v1`. The order of the fields is that of the JSON."""
+    """A candidate of `context-request.v1`. Its fields are in the order of the JSON."""
 
     kind: CandidateKind
     lane: str
@@ -254,7 +254,7 @@ def _rule_docs(scene: Scene) -> Iterator[WorkloadCandidate]:
 
 
 def _constraints(scene: Scene) -> Iterator[WorkloadCandidate]:
-    """Yield the first chunk of each file."""
+    """Yield the first chunk of each constraint file, unless it is blank."""
     for path in scene.index.files(FileRole.CONSTRAINT)[:_CONSTRAINTS]:
         for piece in islice(scene.chunks(path), 1):
             if not piece.text.isspace():
@@ -271,7 +271,7 @@ def _similar(scene: Scene) -> Iterator[WorkloadCandidate]:
 
 
 def _messages(scene: Scene) -> Iterator[WorkloadCandidate]:
-    """Yield earlier commits by specificity, then relevance, the latest first."""
+    """Yield earlier commits by specificity, then relevance; ties: the latest first."""
     messages = ((past, scene.history.message(past.commit)) for past in scene.history.recent())
     offered = [scene.of_commit(past, message) for past, message in messages if message]
     offered.sort(key=lambda candidate: (-candidate.specificity, -candidate.relevance))

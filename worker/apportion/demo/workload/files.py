@@ -33,7 +33,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class LeftOut(StrEnum):
-    """The reason for which a file is not in the request."""
+    """The reason why a file is not in the request."""
 
     IGNORED = "ignored by .gitignore"
     LINK = "symbolic links"
@@ -61,7 +61,7 @@ class _FolderEvent(Struct, frozen=True, tag_field="type", tag="context-request")
 
 
 class FolderRequest(Struct, frozen=True):
-    """The request as one line of JSON, and the number of files left out for each reason."""
+    """The request as one line of JSON, the number of its files, and the files left out, counted by reason."""
 
     event: bytes
     files: int
@@ -103,7 +103,7 @@ def from_files(folder: Path, query: str, *, file_bytes_max: int, bytes_max: int)
 
 
 def _by_words(files: Sequence[_TextFile], query: str) -> list[_TextFile]:
-    """Return the files by the query's words in them, weighted by their rarity; ties by path."""
+    """Return the files, ordered by the query's words in them, weighted by rarity; ties by path."""
     words = {word.lower() for word in _WORD.findall(query)}
     found: dict[str, list[str]] = {}
     for file in files:

@@ -112,7 +112,7 @@ class Index:
         return (len(self._profiles) // others).bit_length() if others else 0
 
     def similar(self, weights: Mapping[str, int], without: Collection[str]) -> list[str]:
-        """Return the files with the heaviest common words, relative to their size; ties by path."""
+        """Return up to 8 files with the heaviest common words, relative to their size; ties by path."""
         scores: Counter[str] = Counter()
         for word, weight in weights.items():
             for path in self._holders(_By.WORD, word):
@@ -149,7 +149,7 @@ class Index:
         return [other for other in looked_at if self._imports(other, path)]
 
     def tests_of(self, path: str) -> list[str]:
-        """Return the tests that are named after a file, then those that import it; both by path."""
+        """Return the tests that are named after a file, then the tests that import it; both by path."""
         named = sorted(self._holders(_By.TESTED, paths.subject(path)) - {path})
         importing = (other for other in self.importers(path) if paths.is_test(other))
         return [*dict.fromkeys((*named, *importing))]

@@ -2,7 +2,7 @@
 
 Each text file that a commit changes has a request, as if it was saved before the commit, in the order of
 paths (`file_saved`, `file_deleted`). A request for the commit follows (`git_commit`). All have the same time,
-the author date. Merges have no requests, because they would repeat those of the branch.
+the author date. Merges have no requests, because they would repeat the branch's requests.
 
 A request contains only facts of its moment: the files that are saved so far, no commit message before the
 commit, and no content of later commits.

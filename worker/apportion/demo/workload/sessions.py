@@ -1,6 +1,6 @@
-"""Requests for the other strategies, made from the `lanes` requests of a history.
+"""Requests for all strategies, derived from the `lanes` requests of a history.
 
-Contents, times and scores are those of the given request; only the form differs.
+Contents may be cut; chats have their own times.
 """
 
 from collections import Counter
@@ -53,9 +53,9 @@ def recall(moment: Event) -> Event:
 
 
 def habits(moment: Event) -> Event:
-    """Return a request with rules for an agent, under `tiers`.
+    """Return a request with rules for an agent, under `tiers`; their contents are cut to 480 characters.
 
-    The activation of a rule is its relevance divided by that of the most relevant rule.
+    The activation of a rule is its relevance divided by the largest relevance of all rules.
     """
     rules = [candidate for candidate in moment["candidates"] if candidate["kind"] in _HABITS]
     most = max((rule["relevance"] for rule in rules), default=0) or 1
@@ -83,7 +83,7 @@ def briefing(moment: Event, policy: str = "layers") -> Event:
 
 
 def chat(moment: Event) -> Event:
-    """Return a request of a chat about the change, under `conversation`, with a turn for each edit."""
+    """Return a request of a chat under `conversation`; each turn pairs an edit with a related text."""
     turns: list[Event] = []
     questions = _contents(moment, "local_diff", "recent_edit")
     answers = _contents(moment, "symbol_context", "semantic_match")
@@ -100,7 +100,7 @@ def chat(moment: Event) -> Event:
 
 
 class ToolChat:
-    """A chat with an assistant that reads files by a tool. Each moment adds a turn."""
+    """A chat with an assistant that reads files by a tool. Each moment adds a turn, 30 s after the last."""
 
     def __init__(self, policy: str) -> None:
         """Begin without messages; `policy` is of strategy `conversation`."""

@@ -44,7 +44,7 @@ def identifiers(text: str) -> frozenset[str]:
 def words(text: str) -> frozenset[str]:
     """Return the words of three letters or more in a text, in lower case.
 
-    Names in `snake_case` and, of ASCII letters, in `camelCase` are split.
+    Names in `snake_case` are split, and ASCII names in `camelCase`.
     """
     found: set[str] = set()
     for letters in set(_LETTERS.findall(text)):

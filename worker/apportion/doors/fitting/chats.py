@@ -35,9 +35,9 @@ class AnthropicChat(TypedDict):
 
 
 class Counted(Struct, frozen=True):
-    """A message as it is counted, and its source: the index of the caller's message, and of blocks in it.
+    """A message as it is counted. `source` is the index of the caller's message; -1: the system prompt.
 
-    `blocks` is None for a whole message.
+    `blocks` has the indices of its blocks in the caller's message; None: the whole message.
     """
 
     message: dict[str, Any]
@@ -73,7 +73,7 @@ class ShapedChat(Struct, frozen=True, dict=True):
         return "$.system" if source == _SYSTEM_SOURCE else f"$.messages[{source}]"
 
     def sent(self, kept: Sequence[KeptMessage]) -> list[SentMessage]:
-        """Return kept messages in the caller's shape."""
+        """Return kept messages, in the chat's order, in the caller's shape, without the system prompt."""
         by_source = groupby(kept, key=lambda message: self.counted[message.index].source)
         return [
             SentMessage(self._message(source, list(parts)), source)
@@ -83,7 +83,7 @@ class ShapedChat(Struct, frozen=True, dict=True):
 
     @cached_property
     def _parts(self) -> Counter[int]:
-        """How many counted messages each of the caller's messages has."""
+        """Number of counted messages, by index of the caller's message."""
         return Counter(part.source for part in self.counted)
 
     def _message(self, source: int, kept: Sequence[KeptMessage]) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def read_chat(chat: Sequence[Message] | AnthropicChat) -> ShapedChat:
     """Return a chat: a mapping is Anthropic's, anything else is OpenAI's list of messages.
 
     Raises:
-        FitError: the chat has no messages, or content that cannot be counted.
+        FitError: there is no message, a message is not a mapping, or content cannot be counted.
     """
     body: Mapping[str, Any] | None = chat if isinstance(chat, Mapping) else None
     messages: Any = chat if body is None else body.get("messages")
@@ -139,9 +139,9 @@ def assistant_message(texts: Sequence[Any], calls: Sequence[Any], blocks: Any) -
 
 
 def _openai(message: Message) -> dict[str, Any]:
-    """Return a message of OpenAI's shape without nulls, with parts and calls that have only known fields.
+    """Return a message of OpenAI's shape with known fields only; nulls are left out, except for `content`.
 
-    Other fields of calls and other parts of an assistant are counted as JSON, in `blocks`.
+    Other fields of calls, and an assistant's parts that are not text, are counted as JSON, in `blocks`.
     """
     counted = {name: value for name, value in message.items() if value is not None or name == "content"}
     blocks: list[Any] = []
@@ -169,7 +169,7 @@ def _text_part(part: Any) -> Any:
 
 
 def _call(call: Any, blocks: list[Any]) -> Any:
-    """Return a call as it is counted. Its other fields, and those of its function, are added to `blocks`."""
+    """Return a call as it is counted. Other fields of the call and of its function are added to `blocks`."""
     kind = str(call.get("type")) if isinstance(call, Mapping) else ""
     called = call.get(kind) if kind in _ARGUMENTS else None
     if not isinstance(called, Mapping):
@@ -184,7 +184,7 @@ def _call(call: Any, blocks: list[Any]) -> Any:
 
 
 def _countable(value: Any, depth: int = _DEPTH_MAX) -> Any:
-    """Return JSON with integers above 2**53 - 1 as texts, because they have no canonical JSON."""
+    """Return JSON with integers beyond ±(2**53 - 1) as texts, because they have no canonical JSON."""
     if isinstance(value, Mapping) and depth:
         return {name: _countable(part, depth - 1) for name, part in value.items()}
     if isinstance(value, list | tuple) and depth:
@@ -193,7 +193,11 @@ def _countable(value: Any, depth: int = _DEPTH_MAX) -> Any:
 
 
 def _anthropic(message: Message, source: int) -> Iterator[Counted]:
-    """Yield a message of Anthropic's shape as counted messages, with a separate one for each tool result."""
+    """Yield a message of Anthropic's shape as counted messages, with a separate one for each tool result.
+
+    Raises:
+        FitError: the content is not countable text, tool calls or tool results.
+    """
     role, content, pointer = message.get("role", ""), message.get("content"), f"$.messages[{source}]"
     if isinstance(content, str) or content == []:
         yield Counted({"role": role, "content": content}, source)
@@ -257,7 +261,7 @@ def _arguments(given: object, pointer: str) -> str:
     """Return the input of a call as it is counted.
 
     Raises:
-        FitError: it is not JSON.
+        FitError: the input is not JSON.
     """
     try:
         return canonical_json_of_any(_countable(given)).decode()

@@ -1,4 +1,4 @@
-"""The calls: `fit` in this process or through a gateway, and `fit_async`."""
+"""The functions `fit`, in this process or through a gateway, and `fit_async`."""
 
 from collections.abc import Sequence
 

@@ -33,7 +33,7 @@ ROWS_MAX_BYTES = 64 << 20
 
 
 class RecentRows(UserDict[str, bytes]):
-    """Rows by session key. If there are too many rows or bytes, the least recently used rows are dropped."""
+    """Rows by session key. The least recently used rows beyond a bound are dropped; one row always stays."""
 
     _bytes = 0
 
@@ -63,11 +63,11 @@ class LocalSessions:
         events: BinaryIO | None = None,
         decisions: BinaryIO | None = None,
     ) -> None:
-        """Start with the built-in policies and these.
+        """Start with the built-in policies and `policies`.
 
-        `rows` keeps the sessions' rows by session key: by default in memory, at most the last 10,000 sessions
-        and 64 MiB of rows. Accepted events and their decisions are written as JSON lines to the given files,
-        which `apportion verify` reads.
+        `rows` keeps the sessions' rows by session key. By default, memory holds the last 10,000
+        sessions, at most 64 MiB of rows. Accepted events and their decisions are written as JSON lines to the
+        given files, which `apportion verify` reads.
         """
         catalogue = Catalogue([*_builtin_policies(), *policies])
         memory = Memory(_COMPOSITIONS_MAX, _COUNTS_MAX)

@@ -11,7 +11,7 @@ from apportion.core.results import ContextComposed, ContextDecision
 
 
 class FitAnswer(Protocol):
-    """An answer to a request. The decision may be missing if it was not requested."""
+    """An answer to a request."""
 
     @property
     def composed(self) -> ContextComposed:
@@ -20,7 +20,7 @@ class FitAnswer(Protocol):
 
     @property
     def decision(self) -> ContextDecision | None:
-        """The record of the decision."""
+        """The record of the decision; None if it was not requested."""
         ...
 
 
@@ -54,7 +54,7 @@ class FitOptions(Struct, frozen=True, kw_only=True):
     pinned: Sequence[int] = ()
     """Indices of messages that are always sent."""
     begins_with_user: bool = False
-    """Whether an answer with a cut question gets a user message before it; in Anthropic's shape, always."""
+    """If a cut chat begins with the assistant, a user message is added before it; always for Anthropic."""
     artifacts_tokens: int | None = None
     """The part of the limit that is for artifacts; by default a quarter."""
     policy: str = "fit"
@@ -77,20 +77,22 @@ class Fitted(Struct, frozen=True, kw_only=True):
     system: str | list[dict[str, Any]] | None
     """Anthropic's system prompt, unchanged."""
     used_tokens: int
-    """The exact count of everything by the policy's counter."""
+    """The exact number of tokens of the messages and the system prompt, by the policy's counter."""
     limit_tokens: int
     decision: ContextDecision
-    """The decision; `messages/INDEX` is the message at that index, and `new_message` the last message."""
+    """The decision; its candidates are `messages/INDEX`, and `new_message` for the last message.
+
+    `INDEX` counts Anthropic's system prompt, and each of its tool results, as a message."""
     artifacts_decision: ContextDecision | None = None
-    """The decision on the artifacts; None if none were given."""
+    """The decision on the artifacts; None if `artifacts` was None."""
 
 
 class FitError(Exception):
     """A chat that cannot be fitted.
 
-    `code` is a code of a refused event, or the status of an answer without messages. `message` names the
-    error and its remedy, without content. `pointer` is the place in the call, such as `$.messages[3].role`.
-    `decision` is None if none was made.
+    `code` is a code of a refused event, the status of an answer without messages, or `no_response`. `message`
+    names the error and its remedy, without content. `pointer` is the place in the call, such as
+    `$.messages[3].role`. `decision` is None if no decision was made.
     """
 
     def __init__(

@@ -29,9 +29,9 @@ Steps: TypeAlias = Generator[ContextRequest, FitAnswer, Fitted]
 OVERHEAD_TOKENS = 4
 """Tokens of a message without its content, as in policy `fit`."""
 OMITTED = "[earlier messages omitted]"
-"""The content of a message of the user, because some models refuse a chat that begins with the assistant."""
+"""The user message before a cut chat, because some models refuse a chat that begins with the assistant."""
 _OMITTED_MAX_TOKENS = len(OMITTED) + OVERHEAD_TOKENS
-"""A bound of its tokens under every counter, because no counter gives more tokens than bytes."""
+"""The largest number of tokens of that message, because no counter gives more tokens than bytes."""
 _ARTIFACTS_SHARE = 4
 _QUERY_MAX_CHARACTERS = Bounds().query_max_characters
 _ID_CHARACTERS = 32
@@ -81,7 +81,7 @@ class FitCall(Struct, frozen=True):
 
     @property
     def begins_with_user(self) -> bool:
-        """Whether the first message must not be the assistant's."""
+        """True if the first message must not be the assistant's."""
         return self.chat.is_anthropic or self.options.begins_with_user
 
     @property
@@ -101,7 +101,7 @@ def read_call(
     """Return a call with its defaults.
 
     Raises:
-        FitError: an artifact is no candidate, or the limit leaves nothing for messages.
+        FitError: an artifact is no candidate, `artifacts_tokens` is negative, or messages get no tokens.
     """
     request_id = options.request_id or str(uuid4())
     call = FitCall(
@@ -123,7 +123,8 @@ def fit_steps(call: FitCall) -> Steps:
     """Yield the requests of a call, receive their answers, and return the fitted chat.
 
     Raises:
-        FitError: an answer has no messages, or the messages cannot be sent as they are.
+        FitError: the messages are not JSON, or the kept ones cannot be sent; an answer has no messages; or
+            the counters of both policies differ.
     """
     _require_json(call.chat)
     answer = yield _chat_request(call)
@@ -198,7 +199,10 @@ def _chat_request(call: FitCall) -> ContextRequest:
 
 
 def _pins(call: FitCall) -> list[int]:
-    """Return the counted messages that are always kept, by role, by the caller, and the user's last one."""
+    """Return the indices of pinned messages: by role, by the caller, and the user's last one.
+
+    The last message needs no pin. Raises FitError if the caller's index is out of range.
+    """
     counted, pins = call.chat.counted, set(call.options.pinned)
     if missing := [index for index in pins if not 0 <= index < len(call.chat.messages)]:
         message = f"there are {len(call.chat.messages)} messages; give the index of one of them, from 0"
@@ -243,7 +247,7 @@ def _request(call: FitCall, *, suffix: str = "", **fields: Any) -> ContextReques
 
 
 def _candidate(index: int, given: Candidate | Mapping[str, Any]) -> Candidate:
-    """Return an artifact as a candidate. Without an id, it gets one that depends on its content alone."""
+    """Return an artifact as a candidate, or raise FitError. Its default id depends on its content alone."""
     if not isinstance(given, Candidate | Mapping):
         message = "an artifact is a Candidate, or a mapping with fields of one, such as content"
         raise FitError(ErrorCode.WRONG_TYPE, message, f"$.artifacts[{index}]")
@@ -273,10 +277,10 @@ def _kept(composed: ContextComposed, counted: int) -> list[KeptMessage]:
 
 
 def _require_sendable(call: FitCall, kept: Sequence[int], decision: ContextDecision | None) -> None:
-    """Require that each kept call has its result, each result its call, and that pinned messages are kept.
+    """Raise FitError unless each kept call has its result, each result its call, and all pins are kept.
 
     Only the last message can lack its counterpart. A pinned message is lost if it belongs to an incomplete
-    call, or is inside of it.
+    call, or comes between its parts.
     """
     chat = call.chat
     open_calls = Counter[str]()
@@ -307,9 +311,9 @@ def _with_artifacts(chat: ShapedChat, kept: Sequence[KeptMessage], text: str) ->
 
 
 def _artifacts_index(chat: ShapedChat, kept: Sequence[int]) -> int:
-    """Return the index of the user's last message that separates no call from its results.
+    """Return the position in `kept` of the user's last message that is not between a call and its results.
 
-    Without one, the artifacts come before the first message that is no system message.
+    If there is none, it is the position of the first message that is not a system or developer message.
     """
     counted = chat.counted
     sources = {counted[index].source for index in kept if counted[index].message["role"] == "tool"}

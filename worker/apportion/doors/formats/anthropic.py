@@ -36,7 +36,7 @@ class AnthropicBody(TypedDict):
 def anthropic_body(composed: ContextComposed) -> AnthropicBody:
     """Return the context as messages. A blank text gives no message.
 
-    Of a conversation, `system` holds the system prompt and the system and developer messages before the first
+    In a conversation, `system` holds the system prompt and the system and developer messages before the first
     other message. Consecutive results of tool calls become one user message. Blank messages are left out.
 
     Raises:
@@ -117,7 +117,7 @@ def _calls(message: Mapping[str, Any], index: int) -> "Iterator[ToolUseBlockPara
 
 
 def _arguments(written: str, pointer: str) -> dict[str, object]:
-    """Return a call's arguments. Some models write an empty text if a call has none."""
+    """Return a call's arguments, or raise FormatError. Some models write an empty text for no arguments."""
     try:
         return _object.decode(written or "{}")
     except (DecodeError, RecursionError):

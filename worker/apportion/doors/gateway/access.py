@@ -20,8 +20,8 @@ class Access:
     def grant_of(self, authorization: str | None, host: str) -> TokenGrant | None:
         """Return the grant of a caller's `Authorization` header; None: everything is granted.
 
-        Without tokens, `host` must be a loopback name. So no web page can call the gateway by its own host
-        name that resolves to this machine.
+        Without tokens, `host` must be a loopback name. So a web page cannot call the gateway by a host name
+        of its own that resolves to this machine.
 
         Raises:
             ProblemError: the header has no known token, or the host is not a loopback name.

@@ -1,4 +1,4 @@
-"""Pools of a gateway's resources for its calls: their number, and bytes of bodies.
+"""Pools that bound a gateway's calls in flight and the bytes of their bodies.
 
 Without shares, one stuck caller would take a whole pool.
 """
@@ -17,10 +17,13 @@ _AGAIN = {"Retry-After": "1"}
 
 
 class Pool:
-    """Units that calls hold. A token that holds as many as are free gets no more, so it has at most half."""
+    """Units that calls hold. A token that holds as many units as are free gets no more.
+
+    So its share is half of the units; it may exceed half by one call.
+    """
 
     def __init__(self, setting: str, size: int, code: str, gauge: Gauge) -> None:
-        """`setting` is the name of the size, `code` is for refusals, and `gauge` shows the units held."""
+        """`setting` names the setting with the size, `code` is for refusals, `gauge` shows the units held."""
         self._size, self._code, self._gauge = size, code, gauge
         self._detail = f"{setting} ({size}) is reached, or this token's share of it; try again"
         self._held = 0
@@ -30,7 +33,8 @@ class Pool:
     def holding(self, grant: TokenGrant | None) -> Iterator[Callable[[int], None]]:
         """Yield a function that takes units for a call; at the end they are free again.
 
-        Without a grant there is no share. The function raises ProblemError (429) if there are too few units.
+        The function raises ProblemError (429) if too few units are free, or the token has used its share.
+        A caller without a grant has no share.
         """
         held = 0
 

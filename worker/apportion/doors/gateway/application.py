@@ -90,7 +90,7 @@ class GatewayApp:
         return app
 
     def end_within(self, seconds: float) -> None:
-        """Bring the deadlines of all calls in flight forward to that time from now."""
+        """Bring the deadlines of all calls in flight forward, to at most `seconds` from now."""
         latest_s = asyncio.get_running_loop().time() + seconds
         for deadline in self._deadlines:
             if not deadline.expired():
@@ -162,7 +162,7 @@ class GatewayApp:
     ) -> A:
         """Admit a call, `read` its event, check that the caller's token covers it, and `send` it.
 
-        This is the only way of an event to the backend.
+        Every event takes this way to the backend.
         """
         grant = self._access.grant_of(request.headers.get("Authorization"), _host_of(request))
         with self._bytes.holding(grant) as take_bytes, self._places.holding(grant) as take_places:
@@ -195,9 +195,10 @@ class GatewayApp:
             raise ProblemError(HTTPStatus.BAD_REQUEST, "invalid_body", detail) from None
 
     async def _read(self, request: web.Request, take_bytes: Callable[[int], None]) -> bytes:
-        """Return a body. The announced bytes are taken at once, so that the body is read to its end.
+        """Return a body. The bytes of Content-Length are taken first, so that no other call takes them.
 
-        aiohttp's own `read` keeps the body until the response.
+        aiohttp's own `read` would keep the body until the response. A body that is too large raises
+        ProblemError.
         """
         body, most = bytearray(), self._settings.event_max_bytes
         taken = min(request.content_length or 0, most)
@@ -214,7 +215,7 @@ class GatewayApp:
 
     @asynccontextmanager
     async def _deadline(self, seconds: float, request_id: Opt[str]) -> AsyncIterator[None]:
-        """Bound the time of the backend, and turn its errors into problems."""
+        """Bound the time of the backend, and turn its errors into ProblemError."""
         try:
             async with self._at_most(seconds):
                 yield
@@ -243,7 +244,7 @@ class GatewayApp:
 
     @asynccontextmanager
     async def _at_most(self, seconds: float) -> AsyncIterator[None]:
-        """Bound a time, which `end_within` can shorten."""
+        """Bound the time of the block. `end_within` can shorten it."""
         async with asyncio.timeout(seconds) as deadline:
             self._deadlines.add(deadline)
             try:
@@ -269,7 +270,7 @@ class GatewayApp:
 
 
 def _trace_of(request: web.Request) -> TraceHeaders:
-    """Return the trace context of a call's event: its span, or without one the caller's."""
+    """Return the trace context of a call's event: the call's span, or the caller's if there is no span."""
     span = request.get(_SPAN)
     return trace_headers(request) if span is None else span.headers()
 

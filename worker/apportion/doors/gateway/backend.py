@@ -37,7 +37,7 @@ class SubmittedArtifact(Struct, frozen=True):
 
 
 class GatewayAnswer(Struct, frozen=True):
-    """An answer as JSON: the composed event, and the decision if it was requested.
+    """An answer as JSON: the composed event, and the decision, which is empty if it was not requested.
 
     `is_repeated` is true for the first answer to a request that was sent again.
     """
@@ -70,4 +70,4 @@ class Backend(Protocol):
         """
 
     async def why_not_ready(self) -> tuple[str, ...]:
-        """Return the reasons for which calls cannot be answered now."""
+        """Return the reasons why calls cannot be answered now; none if they can."""

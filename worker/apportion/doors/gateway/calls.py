@@ -59,7 +59,7 @@ def request_of(body: bytes, key: str | None, bounds: Bounds, trace: TraceHeaders
 
     Raises:
         EventError: the body is no request, or exceeds a bound.
-        ProblemError: the key differs from the body's `request_id`.
+        ProblemError: the key differs from the body's `request_id`, or is not UTF-8.
     """
     named = None if key is None else key.removeprefix('"').removesuffix('"')
     given = {"type": _REQUEST, "request_id": new_id() if named is None else named, "requested_at": _now()}
@@ -88,7 +88,7 @@ def retraction_of(
 
     Raises:
         EventError: a field is missing or invalid.
-        ProblemError: a parameter is unknown.
+        ProblemError: a parameter is unknown, repeated or not UTF-8.
     """
     by_path = {} if artifact_id is None else {"id": artifact_id}
     _require_known(query, _RETRACTED_BY if by_path else ("id", *_RETRACTED_BY))
@@ -117,7 +117,10 @@ def _now() -> str:
 
 
 def _decoded(body: bytes, given: Mapping[str, str], bounds: Bounds) -> tuple[Event, bytes]:
-    """Return a body's event, and the body completed by the `given` fields that it leaves out."""
+    """Return a body's event, and the body completed by the `given` fields that it lacks or has as null.
+
+    Raises EventError if the body is not an event of this type, or exceeds a bound.
+    """
     try:
         fields = _fields_of(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -32,8 +32,8 @@ class CallerConnection(web.RequestHandler):
     """A connection with bounds on the time and the size of a head, and on the number of connections.
 
     A connection whose head is not complete after 10 s, or has more than 64 KiB, is closed. At the largest
-    number, a new connection replaces the oldest one that waits for a head, else for the rest of a body.
-    Without one it is closed itself.
+    number, a new connection replaces the oldest one that waits for a head, or else for the rest of a body. If
+    none waits, the new connection is closed.
     """
 
     def __init__(self, server: web.Server, numbers: GatewayNumbers, most: int) -> None:
@@ -102,7 +102,7 @@ class CallerConnection(web.RequestHandler):
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Send a response. An unknown `Expect` comes here as aiohttp's own, before any middleware."""
+        """Send a response. aiohttp answers an unknown `Expect` without middleware; this becomes a problem."""
         if isinstance(resp, web.HTTPException):
             resp = self._problem(of_http(resp))
         return await super().finish_response(request, resp, start_time)

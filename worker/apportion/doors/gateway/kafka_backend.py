@@ -54,7 +54,7 @@ async def open_kafka_backend(settings: Settings) -> AsyncIterator["KafkaBackend"
     """Connect; a reader that fails ends the context.
 
     Raises:
-        BrokerRefusedError, BrokerUnreachableError: no broker takes us, or none answered in time.
+        BrokerRefusedError, BrokerUnreachableError: brokers refuse the client, or none answered in time.
         TopicsNotReadyError: topics are missing or differ.
         AnswersUnreadError: the answers can no longer be read.
         AnotherClusterError, TopicGoneError, TopicRecreatedError: the topics are not the same as at the start.

@@ -66,7 +66,7 @@ class LocalBackend:
         return ()
 
     def _record(self, event: bytes, decision: bytes = b"") -> None:
-        """Write both lines, or none of them."""
+        """Write both lines. If one cannot be written, cut the files back and raise NotRecordedError."""
         given = ((self._events, json.format(event, indent=-1)), (self._decisions, decision))
         lines = [(file.fileno(), line) for file, line in given if file is not None and line]
         sizes = [os.fstat(number).st_size for number, _ in lines]

@@ -40,7 +40,7 @@ class GatewayPortTakenError(Exception):
 
 
 def run_gateway(settings: Settings, opening: AbstractAsyncContextManager[Backend]) -> None:
-    """Answer calls until SIGTERM or SIGINT, then end those in flight; must run in the main thread.
+    """Answer calls until SIGTERM or SIGINT; calls in flight then have `END_S`. Must run in the main thread.
 
     Raises:
         SettingsError: other machines would reach a gateway without tokens, or the tokens are invalid.

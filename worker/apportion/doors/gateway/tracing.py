@@ -1,7 +1,7 @@
 """Spans of calls by OpenTelemetry's API. The event of a call names its span as the parent.
 
-Names and attributes follow the HTTP conventions; `operations/tracing.py` has the attributes of answers. A
-span has the template of the path, because the path can contain an artifact's id.
+Names and attributes follow the HTTP conventions; `shell/operations/tracing.py` has the attributes of
+answers. A span has the template of the path, because the path can contain an artifact's id.
 """
 
 from collections.abc import Iterator
@@ -47,10 +47,10 @@ class CallSpan:
 
 
 class CallSpans:
-    """Makes the spans of one gateway."""
+    """The spans of one gateway."""
 
     def __init__(self, provider: TracerProvider | None = None) -> None:
-        """Make them with the provider of the process; log it if there is none."""
+        """Use this provider, by default the process's; log it if spans are not recorded."""
         self._tracer = create_tracer(provider)
 
     @contextmanager
