@@ -132,7 +132,7 @@ class PolicyReader:
         self._looked = asyncio.Event()
         return refusals
 
-    async def say_files(self) -> tuple[PolicyRefusal, ...]:
+    async def publish_files(self) -> tuple[PolicyRefusal, ...]:
         """Publish this worker's policy files for its group, unless the topic already has the same files.
 
         Returns the refused records that were read meanwhile. The files count for the group once they have

@@ -19,7 +19,7 @@ class EventFailedError(StreamError):
     def __init__(self, record: Record, error: Exception) -> None:
         self.offset = record.offset
         super().__init__(
-            f"stopped at {_where(record)}: {_told(error)}; "
+            f"stopped at {_where(record)}: {_describe(error)}; "
             "the event is not committed and comes again when a worker starts"
         )
 
@@ -38,7 +38,7 @@ class NotDurableError(StreamError):
 
     def __init__(self, topic: str, partition: int, offset: int, error: Exception) -> None:
         super().__init__(
-            f"stopped at {topic} partition {partition} offset {offset}: {_told(error)}; "
+            f"stopped at {topic} partition {partition} offset {offset}: {_describe(error)}; "
             "that event and those after it are not committed, and come again when a worker starts"
         )
 
@@ -113,14 +113,14 @@ class WorkerFailedError(StreamError):
     code = "worker_failed"
 
     def __init__(self, error: BaseException | None) -> None:
-        super().__init__(f"the stream ended: {_told(error)}; what was not answered is not committed")
+        super().__init__(f"the stream ended: {_describe(error)}; what was not answered is not committed")
 
 
 def _where(record: Record) -> str:
     return f"{record.topic} partition {record.partition} offset {record.offset}"
 
 
-def _told(error: BaseException | None) -> str:
+def _describe(error: BaseException | None) -> str:
     if isinstance(error, KafkaError | TimeoutError):
         return f"the broker did not acknowledge ({str(error) or type(error).__name__})"
     if error is None:

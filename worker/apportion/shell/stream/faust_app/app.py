@@ -145,7 +145,7 @@ class WorkerApp(faust.App):  # type: ignore[misc] # no type checker follows faus
         await self.add_async_context(_connected(self.writer.start(topics), self.writer.stop))
         await self.add_async_context(_connected(self.reader.start(), self.reader.stop))
         refusals = await self.add_async_context(self.policies.connected())
-        await self._refuse(refusals + await self.policies.say_files())
+        await self._refuse(refusals + await self.policies.publish_files())
         self.add_future(self.policies.follow(self._refuse))
         self.add_future(self._watch())
         self.add_future(age_compositions(self.answers.memory))

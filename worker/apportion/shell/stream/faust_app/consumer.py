@@ -89,7 +89,7 @@ class PipelineConsumer(Consumer):  # type: ignore[misc] # no type checker follow
                 {TP(topic, partition): what for partition, what in offsets.items()}
             )
             if taken:
-                pipeline.committed({partition: offset for partition, (offset, _) in offsets.items()})
+                pipeline.record_commits({partition: offset for partition, (offset, _) in offsets.items()})
             return taken
 
     @Service.task  # type: ignore[untyped-decorator] # as above

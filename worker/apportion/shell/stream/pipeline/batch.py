@@ -130,7 +130,7 @@ class BatchComposer:
         batch.work_s = batch.composed_s - began_s
         return batch
 
-    def keep_up(self, rows: PartitionRows, partition: int, offset: int, stream_time_us: int) -> Batch:
+    def compose_repairs(self, rows: PartitionRows, partition: int, offset: int, stream_time_us: int) -> Batch:
         """Return a batch of changelog repairs only, without events.
 
         `offset` and `stream_time_us` are the values after the previous batch, so the commit does not change.

@@ -132,14 +132,14 @@ class Flow:
             return EVENT if is_next and not self.is_over else BATCH
         return "" if (self._is_proven or self.is_over) and not self._is_suspect else BATCH
 
-    def begin(self, records: Sequence[ConsumerRecord]) -> None:
+    def add_records(self, records: Sequence[ConsumerRecord]) -> None:
         """Queue fetched records."""
         self._is_begun = True
         self.queue.add(records)
         if self.durable_offset is None:
             self.durable_offset = self._begun_offset = records[0].offset
 
-    def durable(self, batch: Batch) -> None:
+    def record_durable(self, batch: Batch) -> None:
         """Record that a batch is durable, after all earlier batches."""
         if self._alone:
             self._alone = max(0, self._alone - batch.events)
@@ -152,7 +152,7 @@ class Flow:
             changelog_end_offset=self.rows.changelog_end,
         )
 
-    def refused(self, batch: Batch) -> None:
+    def record_too_large(self, batch: Batch) -> None:
         """Record that brokers refused a batch for its size; all earlier batches are durable.
 
         If the batch is one event, that event failed. Otherwise the next worker composes events one by one.
@@ -173,7 +173,7 @@ class Flow:
         )
         return last.next_offset, encode_metadata(metadata)
 
-    def committed(self, offset: int, metadata: CommitMetadata) -> None:
+    def record_commit(self, offset: int, metadata: CommitMetadata) -> None:
         """Record a commit. Sessions that expired before its stream time may be deleted."""
         self.committed_offset = offset
         self._is_foreign = False

@@ -161,7 +161,7 @@ class Pipeline:
 
     def fetched(self, partition: int, records: Sequence[ConsumerRecord]) -> None:
         """Queue the records of a fetch."""
-        self.flows[partition].begin(records)
+        self.flows[partition].add_records(records)
         self._woken.set()
 
     async def compose_waiting(self) -> None:
@@ -197,7 +197,7 @@ class Pipeline:
             return
         flow.queue.take(picked, batch)
         if batch.events or (batch.is_ahead and batch.states):
-            self.composed(flow, batch)
+            self.hand_over(flow, batch)
         if batch.failure is not None:
             if isinstance(batch.failure, EventFailedError):
                 flow.failed_offset = batch.failure.offset
@@ -209,7 +209,7 @@ class Pipeline:
             if not await self._commit() and not flow.is_marked:
                 await asyncio.sleep(_AGAIN_S)
 
-    def composed(self, flow: Flow, batch: Batch) -> None:
+    def hand_over(self, flow: Flow, batch: Batch) -> None:
         """Hand a batch to the writer."""
         writing = Writing(batch, flow.rows, flow.commit_after)
         self._writer.begin(writing)
@@ -218,14 +218,15 @@ class Pipeline:
         if flow.writing is None:
             flow.writing = asyncio.create_task(self._write(flow))
 
-    def keep_up(self, flow: Flow) -> None:
+    def write_repairs(self, flow: Flow) -> None:
         """Write repairs of a partition's changelog, unless batches are in flight: the next one has them."""
         offset = flow.durable_offset
         if flow.is_over or flow.in_flight or flow.failed_offset is not None or offset is None:
             return
         if flow.rows.has_repairs and self._membership.is_held:
             stream_time_us = flow.metadata.stream_time_us
-            self.composed(flow, self._composer.keep_up(flow.rows, flow.partition, offset, stream_time_us))
+            repairs = self._composer.compose_repairs(flow.rows, flow.partition, offset, stream_time_us)
+            self.hand_over(flow, repairs)
 
     async def _write(self, flow: Flow) -> None:
         """Write a partition's batches one after another, until none is left."""
@@ -242,16 +243,16 @@ class Pipeline:
                 return
             except Exception as error:  # noqa: BLE001 - continuing after any error would lose the batch
                 if isinstance(error, MessageSizeTooLargeError | RecordListTooLargeError):
-                    flow.refused(batch)
+                    flow.record_too_large(batch)
                 self._failed(NotDurableError(self._topic, flow.partition, batch.offset, error))
                 return
             flow.may_move = False
             flow.in_flight.popleft()
             self.in_flight_bytes -= batch.size_bytes
-            flow.durable(batch)
+            flow.record_durable(batch)
             self._durable(batch)
             if writing.is_committed:
-                flow.committed(batch.next_offset, CommitMetadata(stream_time_us=batch.stream_time_us))
+                flow.record_commit(batch.next_offset, CommitMetadata(stream_time_us=batch.stream_time_us))
             self._woken.set()  # the partition has room again
         flow.writing = None
 
@@ -264,11 +265,11 @@ class Pipeline:
                 offsets[partition] = offset, encode_metadata(metadata)
         return offsets
 
-    def committed(self, offsets: Mapping[int, int]) -> None:
+    def record_commits(self, offsets: Mapping[int, int]) -> None:
         """Record offsets as committed."""
         for partition, offset in offsets.items():
             if flow := self.flows.get(partition):
-                flow.committed(offset, flow.committing)
+                flow.record_commit(offset, flow.committing)
 
     def abandon(self) -> None:
         """Stop the work on all partitions at once, before a revocation.
