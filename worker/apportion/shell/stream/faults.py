@@ -1,6 +1,6 @@
 """Errors that stop a worker.
 
-Messages never contain the content of events: an unexpected exception is named by its type and code line only.
+Messages never contain the content of events. They name an unexpected exception by its type and code line.
 """
 
 from collections.abc import Iterable
@@ -25,14 +25,14 @@ class EventFailedError(StreamError):
 
 
 class NotInTurnError(StreamError):
-    """An event cannot be answered ahead of others, so it waits for its turn; this error is never shown."""
+    """An event cannot be answered ahead of others and waits for its turn; this error stops no worker."""
 
     def __init__(self, record: Record) -> None:
         super().__init__(f"{_where(record)} waits for its turn")
 
 
 class NotDurableError(StreamError):
-    """The records of a batch were not acknowledged in time."""
+    """The records of a batch could not be made durable."""
 
     code = "event_failed"
 
@@ -69,7 +69,7 @@ class GroupFailedError(StreamError):
 
 
 class NotFlowingError(StreamError):
-    """Assigned partitions do not begin to flow."""
+    """The events of assigned partitions are not read within `recovery_timeout_s`."""
 
     code = "not_flowing"
 
@@ -108,7 +108,7 @@ class TooManyDeadLettersError(StreamError):
 
 
 class WorkerFailedError(StreamError):
-    """The stream ended between events, through Faust or the Kafka client."""
+    """The stream ended by an error without a code, for example of Faust or the Kafka client."""
 
     code = "worker_failed"
 
