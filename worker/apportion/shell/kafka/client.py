@@ -182,7 +182,7 @@ class Client:
         self._decided: dict[str, _Position] = {}
 
     async def send(self, index: int, value: bytes) -> None:
-        """Publish an event durably; a request then waits for its answer. Raises as `Publisher.send`."""
+        """Publish an event durably, and register a request as waiting; raises as `Publisher.send`."""
         since_s = perf_counter()
         # No answer is missed: answers are read only after the position is known.
         position = await self._publisher.send(value)

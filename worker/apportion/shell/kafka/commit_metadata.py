@@ -15,7 +15,7 @@ class CommitMetadata(Struct, frozen=True, omit_defaults=True):
     """The state of a partition at its committed offset; a missing field has its default.
 
     Attributes:
-        version: Version of this format; 0 if a worker made no commit.
+        version: Version of this format; 0 if no worker made the commit.
         stream_time_us: Greatest event time, in microseconds since 1970; rows expire by it.
         changelog_end_offset: End of the changelog, up to which all rows are durable.
         window: Recent history of the partition, for the dead-letter breaker.

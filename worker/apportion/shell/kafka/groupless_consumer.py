@@ -21,7 +21,7 @@ POLL_MS = 20
 SLICE = 500
 """Maximum records of a poll of a changelog; the event loop is blocked while they are added."""
 FETCH_MAX_BYTES = 1 << 20
-"""Bytes of one partition in one fetch."""
+"""Maximum bytes of one partition in one fetch."""
 _FETCH_MAX_BYTES = 4 << 20
 """Bytes of one response, of which the client briefly holds three copies; more bytes are no faster."""
 _ASKING_MAX_BYTES = 64 << 10

@@ -1,7 +1,7 @@
 """Reader of the policies topic: reads it to its end before the first answer, and then follows it.
 
-Events are answered only if the topic was read to its end within half of `policy_settle_s`. The other half is
-for differences between the brokers' clocks and for replication. Every reader reads the whole topic.
+Events are answered only if the topic was read to its end at most half of `policy_settle_s` ago. The other
+half is for differences between the brokers' clocks and for replication. Every reader reads the whole topic.
 """
 
 import asyncio
@@ -174,7 +174,7 @@ class PolicyReader:
         """Wait until the topic was read recently enough to answer events now.
 
         Raises:
-            PoliciesUnreadError: it was not read so within `request_timeout_s`.
+            PoliciesUnreadError: its end was not reached within `request_timeout_s`.
         """
         if self._is_current:
             return

@@ -42,7 +42,7 @@ _TIMES_MS = range(-(2**63), 2**63)
 
 @dataclass
 class UnreadableRecord(ConsumerRecord):  # type: ignore[misc] # aiokafka has no types
-    """An unreadable record, or one in place of several, at their last offset; with readable key and value."""
+    """An unreadable record, or the replacement of several at their last offset; may have key and value."""
 
     reason: str = ""
 

@@ -73,7 +73,7 @@ class RecordReader:
         """Return the result of a coroutine that runs on the client's loop.
 
         Raises:
-            BrokerUnreachableError: it raised KafkaError or TimeoutError.
+            BrokerUnreachableError: the coroutine raised KafkaError or TimeoutError.
         """
         try:
             return asyncio.run_coroutine_threadsafe(doing, self._loop).result()

@@ -121,7 +121,7 @@ class TopicsWatch:
     async def follow(self) -> None:
         """Look periodically until cancelled.
 
-        A topic is gone only if two looks in a row miss it: a broker that has just started may lack it.
+        A topic is gone only if two looks in a row miss it: a broker that has just started may miss it.
 
         Raises:
             AnotherClusterError, TopicGoneError, TopicRecreatedError: a topic or the cluster has changed.

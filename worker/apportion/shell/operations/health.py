@@ -1,8 +1,8 @@
 """Health and readiness of a worker, judged by periodic observations of its progress.
 
 The worker is dead if a part of it makes no progress for too long. Time without answers from the brokers does
-not count, because a restart would not help; only a blocked client thread counts always. The caller observes
-the worker and reads the clock.
+not count, because a restart would not help. A blocked client thread always counts. The caller observes the
+worker and reads the clock.
 """
 
 from collections.abc import Hashable, Mapping

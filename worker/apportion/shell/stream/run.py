@@ -22,8 +22,8 @@ def run_worker(settings: Settings) -> None:
     """Answer events until SIGTERM or SIGINT; then finish the batches in flight, commit and leave the group.
 
     Logs to stderr; the line `ready` follows the recovery of the sessions. Must run in the main thread, which
-    receives the signals. If the worker cannot stop within `STOP_TIMEOUT_S`, the process ends. The exit code is
-    then 1 after a failure or if batches were in flight, else 0.
+    receives the signals. If the worker cannot stop within `STOP_TIMEOUT_S`, the process ends. Then its exit
+    code is 1 after a failure or if batches were in flight, else 0.
 
     Raises:
         SettingsError, PolicyError: the settings or a policy file are wrong.

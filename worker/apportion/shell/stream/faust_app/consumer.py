@@ -81,7 +81,7 @@ class PipelineConsumer(Consumer):  # type: ignore[misc] # no type checker follow
             pass  # the events are read again and skipped
 
     async def commit(self, topics: Any = None, start_new_transaction: bool = True) -> bool:  # noqa: ARG002, FBT001, FBT002 - Faust's
-        """Commit the pipeline's committable offsets; return False if there are none, or if refused."""
+        """Commit the pipeline's committable offsets; return False if none or refused."""
         async with self._committing:
             pipeline, topic = self.app.pipeline, self.app.settings.requests_topic
             offsets = pipeline.committable()

@@ -28,10 +28,7 @@ _FLUSH_EVENTS = 64
 
 
 class BatchBounds(Struct, frozen=True):
-    """Limits of a batch: events, output bytes, CPU seconds. The first limit that is reached ends it.
-
-    A batch has at least one event.
-    """
+    """Limits of a batch in events, output bytes and CPU seconds; a batch has at least one event."""
 
     records: int = 1_000
     bytes: int = 1 << 20

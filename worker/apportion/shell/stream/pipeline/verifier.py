@@ -43,7 +43,7 @@ _settings: Settings
 
 
 class VerifierCounts(Struct):
-    """Counts of the chosen decisions: equal, different, not composed again, or failed to compose."""
+    """Counts of the chosen decisions; `failed`: composing again failed, `dropped`: it was not tried."""
 
     verified: int = 0
     differences: int = 0

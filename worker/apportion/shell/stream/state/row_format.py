@@ -5,7 +5,7 @@ A row begins with the fields that recovery needs, at fixed positions, so that re
     row        key: the session's key
                value: version 2 (1 byte), seen offset (8), expiry in microseconds (8), record time of the seen
                event in milliseconds (8), count of artifacts (2), the name of each (12). Then MessagePack: the
-               session without its pool, and its recent requests' ids, digests and decision ids
+               session without its pool, its recent requests' ids and decision ids, and all digests as bytes
 
     artifact   key: the session's key, 0xff, the artifact's name: the offset of the event that published it
                (8), and 0 (4)
