@@ -12,13 +12,13 @@ NOISY, QUIET = 600, 60
 KILLED = """
 import os, signal
 from apportion.shell.stream.pipeline.pipeline import Pipeline
-composed, calls = Pipeline.composed, []
+hand_over, calls = Pipeline.hand_over, []
 def killed(self, flow, batch):
     calls.append(batch)
     if len(calls) == 6:
         os.kill(os.getpid(), signal.SIGKILL)
-    composed(self, flow, batch)
-Pipeline.composed = killed
+    hand_over(self, flow, batch)
+Pipeline.hand_over = killed
 """
 
 

@@ -34,7 +34,7 @@ _EXACTLY_ONCE = {
 }
 _BEHIND = {
     "commit": "apportion.shell.stream.faust_app.consumer:PipelineConsumer.commit",
-    "committed": "apportion.shell.stream.pipeline.flow:Flow.committed",
+    "committed": "apportion.shell.stream.pipeline.flow:Flow.record_commit",
     "revoked": "apportion.shell.stream.faust_app.consumer:PipelineConsumer.on_partitions_revoked",
 }
 STEPS = {

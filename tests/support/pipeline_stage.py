@@ -117,7 +117,7 @@ class PipelineStage(ABC):
         """Commit the offsets of the pipeline, and keep them in `commits`."""
         offsets = self.pipeline.committable()
         self.commits += [(offset, decode_metadata(metadata)) for offset, metadata in offsets.values()]
-        self.pipeline.committed({partition: offset for partition, (offset, _) in offsets.items()})
+        self.pipeline.record_commits({partition: offset for partition, (offset, _) in offsets.items()})
         return bool(offsets)
 
     def run(self) -> asyncio.Task[None]:

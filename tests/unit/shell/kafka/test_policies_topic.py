@@ -234,7 +234,7 @@ async def test_file_policies_are_announced_to_the_group_once(
     monkeypatch.setattr(policies_topic, "write", write)
     await room.read()
     for _ in range(2):
-        await room.reader.say_files()
+        await room.reader.publish_files()
     assert [record.key for record in room.topic.records] == [files_key(SETTINGS.app_id)]
     assert room.reader.timeline.latest_files == (FILE,)
 

@@ -143,7 +143,7 @@ class Stage:
     async def commit(self) -> bool:
         """Commit the offsets of the pipeline."""
         offsets = self.pipeline.committable()
-        self.pipeline.committed({partition: offset for partition, (offset, _) in offsets.items()})
+        self.pipeline.record_commits({partition: offset for partition, (offset, _) in offsets.items()})
         return bool(offsets)
 
     async def passes(self, seconds: float) -> None:
@@ -169,7 +169,7 @@ class Stage:
         offset = flow.durable_offset or 0
         self.ends_at(offset + events)
         self.reader.position = offset + events
-        self.pipeline.composed(flow, Batch(0, offset, offset + events, events, {}, {}, [], 10))
+        self.pipeline.hand_over(flow, Batch(0, offset, offset + events, events, {}, {}, [], 10))
 
     def value(self, metric: metrics.Metric, *labels: str) -> float | None:
         [family] = [one for one in self.numbers.collect() if one.name == metric.name.removesuffix("_total")]
@@ -357,7 +357,7 @@ async def test_uncommitted_counts_fetched_events_without_a_commit(stage: Stage) 
     stage.compose(events=9)
     await stage.probe.refresh()
     assert stage.value(metrics.UNCOMMITTED, "0") == 9
-    stage.pipeline.committed({0: 7})
+    stage.pipeline.record_commits({0: 7})
     await stage.probe.refresh()
     assert stage.value(metrics.UNCOMMITTED, "0") == 2
     assert stage.value(metrics.WAITING_EVENTS, "0") is None, "nobody waits for turns without limits"
@@ -389,7 +389,7 @@ async def test_a_failing_event_is_shown_until_minutes_after_its_end(
         await stage.passes(MINUTE_S)
         await stage.probe.refresh()
         assert stage.value(metrics.EVENT_FAILURES, "0") == 2
-    stage.pipeline.flows[0].begin([])
+    stage.pipeline.flows[0].add_records([])
     stage.compose()
     stage.writer.durable.set()
     await stage.passes(MINUTE_S)

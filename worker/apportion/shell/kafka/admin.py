@@ -1,4 +1,4 @@
-"""Admin clients of the brokers, and the errors of brokers that are away or refuse us."""
+"""Admin clients, and the errors for brokers that do not answer or that refuse us."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ from apportion.shell.kafka.connection import connection_arguments, why_unusable
 
 
 class BrokerUnreachableError(Exception):
-    """No broker answered, or none can be used; the message names the addresses, and why if that is known."""
+    """No broker answered, or none can be used; the message names the addresses, or the reason if known."""
 
     code = "broker_unreachable"
 
@@ -30,7 +30,7 @@ class BrokerUnreachableError(Exception):
 
 
 class BrokerRefusedError(Exception):
-    """A broker answers and refuses us; the message says why, and what to do."""
+    """A broker answers and refuses us; the message gives the reason and a remedy."""
 
     code = "broker_refused"
 

@@ -1,6 +1,6 @@
 """Reader of the answers to a client's own events, found by the header that workers copy to the answer.
 
-It reads all partitions of its topics from their ends, without a group, and decodes no other answers.
+It reads all partitions of its topics from their ends, without a group, and decodes no values.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ class AnswersUnreadError(Exception):
 
 
 class CallerReader:
-    """The records that callers wait for; made by `open_caller_reader`."""
+    """Gives records to the callers that wait for them; made by `open_caller_reader`."""
 
     def __init__(self, consumer: RecordConsumer) -> None:
         self._consumer = consumer
@@ -38,7 +38,7 @@ class CallerReader:
 
     @contextmanager
     def expecting(self, caller: bytes, key: bytes) -> Iterator["asyncio.Future[ConsumerRecord]"]:
-        """Yield the future record with this caller in its header, and this key."""
+        """Yield a future of the next record with this key and with this caller in its header."""
         future: asyncio.Future[ConsumerRecord] = asyncio.get_running_loop().create_future()
         self._waiting[caller] = key, future
         try:
@@ -70,7 +70,7 @@ class CallerReader:
                         future.set_result(record)
 
     async def is_reached(self) -> bool:
-        """Return whether a broker answers."""
+        """Return whether the leader of an assigned partition answers within 2 s."""
         try:
             async with asyncio.timeout(_REACHABLE_TIMEOUT_S):
                 await self._consumer.end_offsets(list(self._consumer.assignment())[:1])
@@ -81,7 +81,7 @@ class CallerReader:
 
 @asynccontextmanager
 async def open_caller_reader(settings: Settings, topics: Iterable[str]) -> AsyncIterator[CallerReader]:
-    """Yield a reader of all records from now on; the caller runs it."""
+    """Yield a reader of all records from now on; waits until a broker answers. The caller runs the reader."""
     async with open_reader(settings, "read_committed", FETCH_MAX_BYTES) as consumer:
         partitions = [
             TopicPartition(topic, number) for topic in topics for number in range(settings.partitions)

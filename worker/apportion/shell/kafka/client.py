@@ -1,4 +1,4 @@
-"""Client of a worker, for `apportion send` and `apportion demo`: publishes events and reads the answers."""
+"""Clients of a worker, which publish events and read the answers, for commands and the gateway."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -29,7 +29,7 @@ _Position = tuple[int, int]
 
 
 class NotAnEventError(Exception):
-    """A line cannot be published, because it names no session."""
+    """A value cannot be published, because it is not JSON or names no session."""
 
     code = "not_an_event"
 
@@ -89,6 +89,7 @@ async def open_publisher(settings: Settings) -> AsyncIterator["Publisher"]:
 
     Raises:
         BrokerRefusedError, BrokerUnreachableError: no broker accepts us, or none answered in time.
+        NotAllowedError: no ACL allows us to describe the topics.
         TopicsNotReadyError: topics are missing or differ.
     """
     require_ready(of_worker(await check_topics(settings), settings))
@@ -141,6 +142,7 @@ class Publisher:
 
         Raises:
             NotAnEventError: it is not JSON, or names no session.
+            KafkaError: the event may not have been delivered.
         """
         try:
             named = _named.decode(value)
@@ -180,11 +182,7 @@ class Client:
         self._decided: dict[str, _Position] = {}
 
     async def send(self, index: int, value: bytes) -> None:
-        """Publish an event under its session's key, and wait until it is durable.
-
-        Raises:
-            NotAnEventError: it is not JSON, or names no session.
-        """
+        """Publish an event durably, and register a request as waiting; raises as `Publisher.send`."""
         since_s = perf_counter()
         # No answer is missed: answers are read only after the position is known.
         position = await self._publisher.send(value)
@@ -199,8 +197,8 @@ class Client:
         At most `in_flight_max` requests wait for a reply at any time.
 
         Raises:
-            NotAnEventError: an event names no session; the events before it are published.
-            NoAnswerError: no answer came for `patience_s`.
+            NotAnEventError, KafkaError: as for `Publisher.send`; the events before it are published.
+            NoAnswerError: requests wait, and no answer came for `patience_s`.
         """
         remaining = enumerate(events)
         more = True

@@ -8,14 +8,15 @@ from apportion.version import __version__
 
 BATCH, EVENT = "batch", "event"
 METADATA_MAX_BYTES = 4_000
-"""Brokers refuse commits with more than 4,096 bytes (`offset.metadata.max.bytes`)."""
+"""Maximum size. By default, brokers refuse more than 4,096 bytes (`offset.metadata.max.bytes`)."""
 
 
 class CommitMetadata(Struct, frozen=True, omit_defaults=True):
-    """The state of a partition at its committed offset; an unknown field has its default.
+    """The state of a partition at its committed offset; a missing field has its default.
 
     Attributes:
-        stream_time_us: Greatest event time; rows expire by it.
+        version: Version of this format; 0 if no worker made the commit.
+        stream_time_us: Greatest event time, in microseconds since 1970; rows expire by it.
         changelog_end_offset: End of the changelog, up to which all rows are durable.
         window: Recent history of the partition, for the dead-letter breaker.
         failures: Number of workers that the event at this offset has ended.
@@ -44,7 +45,7 @@ _decode = msgspec.json.Decoder(CommitMetadata).decode
 
 
 def encode_metadata(metadata: CommitMetadata) -> str:
-    """Return the metadata in JSON, with this worker's version; a window that is too large is left out."""
+    """Return the metadata in JSON, with this worker's version; if it is too large, without the window."""
     metadata = replace(metadata, worker=__version__)
     text = _encode(metadata)
     if len(text) > METADATA_MAX_BYTES:
@@ -53,7 +54,7 @@ def encode_metadata(metadata: CommitMetadata) -> str:
 
 
 def decode_metadata(text: str) -> CommitMetadata:
-    """Return the committed metadata without unknown fields; `NOTHING_KNOWN` for any other text."""
+    """Return the committed metadata without unknown fields; `NOTHING_KNOWN` if the text is no metadata."""
     try:
         return _decode(text)
     except msgspec.DecodeError:

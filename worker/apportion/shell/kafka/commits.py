@@ -25,7 +25,7 @@ class CommittedOffset(Struct, frozen=True):
 
 
 class SharedGroupError(Exception):
-    """The group has committed offsets of another requests topic: two installations share an app id."""
+    """The group has committed offsets of another topic: two installations share an app id."""
 
     code = "group_shared"
 
@@ -39,7 +39,11 @@ class SharedGroupError(Exception):
 
 
 async def read_commits(settings: Settings, partitions: Collection[int]) -> dict[int, CommittedOffset]:
-    """Return the commit of each partition; retries until the group's coordinator knows all of them."""
+    """Return the commit of each partition; retries without a limit until the coordinator knows all of them.
+
+    Raises:
+        KafkaError: an error that a retry does not correct, for example if no ACL allows the group.
+    """
     wanted = [TopicPartition(settings.requests_topic, partition) for partition in partitions]
     while True:
         try:
@@ -76,7 +80,8 @@ async def require_group(settings: Settings) -> Mapping[int, CommittedOffset]:
     """Return the commits of the group, after checking that the group is allowed and is ours alone.
 
     A member of a group that no ACL allows would wait for ever, and only log it. Two installations in one
-    group would take each other's partitions. Brokers leave out topics that ACLs hide from our user.
+    group would take each other's partitions. If no coordinator answers within `request_timeout_s`, the result
+    is empty and nothing was checked. Topics that ACLs hide from our user are not checked.
 
     Raises:
         NotAllowedError: no ACL allows the group.
@@ -84,7 +89,7 @@ async def require_group(settings: Settings) -> Mapping[int, CommittedOffset]:
     """
     try:
         async with asyncio.timeout(settings.request_timeout_s):
-            await read_commits(settings, [0])  # returns when the coordinator knows the commits
+            await read_commits(settings, [0])  # returns once the coordinator knows the commits
             offsets = await _list_offsets(settings, None)
     except GroupAuthorizationFailedError:
         raise NotAllowedError(settings, f"the group {settings.app_id}") from None

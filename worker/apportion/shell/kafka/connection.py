@@ -1,6 +1,6 @@
 """Connections of all Kafka clients: addresses, TLS and SASL from the settings, and the errors of refusals.
 
-Messages contain no secrets. No secret is sent to a broker with an invalid certificate or name.
+Messages contain no secrets. With TLS, no secret is sent to a broker with an invalid certificate or name.
 """
 
 import asyncio
@@ -30,19 +30,19 @@ from aiokafka.protocol.metadata import MetadataRequest
 from apportion.settings import Settings, SettingsError, environment_without_secrets, read_secret
 from apportion.settings.value_types import SaslMechanism
 
-# Brokers create a missing topic, with their defaults, if a client asks for its metadata and does not say no.
-# The client has no option for that, and every client of ours gets its arguments from this module.
+# If a client asks for the metadata of a missing topic, brokers create it with their defaults, unless the
+# request forbids that. aiokafka has no option for it. All our clients import this module.
 kafka_client.MetadataRequest = partial(MetadataRequest, allow_auto_topic_creation=False)
 
 
 class TokenCommandError(KafkaError):  # type: ignore[misc] # aiokafka ships no types
-    """The token command printed no token; clients treat it like a broker that is away, and retry."""
+    """The token command failed or printed no token; clients retry, as if the broker did not answer."""
 
     code = "token_command_failed"
 
 
 class TokenCommand(AbstractTokenProvider):  # type: ignore[misc] # likewise
-    """Token provider that runs `sasl_token_command` for each connection, so no token is older than that."""
+    """Token provider that runs `sasl_token_command` for each connection, so that its token is new."""
 
     def __init__(self, command: str, timeout_s: float) -> None:
         self._command = shlex.split(command)
@@ -180,7 +180,7 @@ def _is_local(address: str) -> bool:
 
 @asynccontextmanager
 async def open_connection(settings: Settings, address: str) -> AsyncIterator[AIOKafkaConnection]:
-    """Connect to one broker, without a client."""
+    """Connect to one broker, without a client; raises OSError or KafkaError."""
     host, _, port = address.rpartition(":")
     arguments = security_arguments(settings) | {"client_id": settings.app_id}
     connection = await create_conn(host.strip("[]"), int(port), **arguments)
@@ -191,9 +191,9 @@ async def open_connection(settings: Settings, address: str) -> AsyncIterator[AIO
 
 
 async def why_unusable(settings: Settings) -> tuple[bool, str]:
-    """Ask each broker again; return whether one refuses us, and the reasons and remedies by address.
+    """Ask each broker again, up to the first that refuses us, because clients only log the reason.
 
-    The clients only log the reason.
+    Returns whether a broker refuses us, and the reasons and remedies by address.
     """
     whys = []
     for address in settings.brokers:

@@ -18,11 +18,11 @@ _XERIAL_MAGIC = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
 
 
 class NotDecompressedError(Exception):
-    """Data are damaged, have an unknown codec, or exceed the bound."""
+    """Data are damaged, have an unknown codec, or exceed a bound in bytes or records."""
 
 
 class Decompressor:
-    """Decompresses record batches of up to `max_bytes`."""
+    """Decompresses record batches to at most `max_bytes` each."""
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
@@ -51,7 +51,11 @@ class Decompressor:
 
 
 def _snappy(data: memoryview, target: Any) -> int:
-    """Decompress a raw block, or framed blocks; return the number of bytes, or raise as cramjam does."""
+    """Decompress a raw block, or framed blocks, into the target; return the number of bytes.
+
+    Raises:
+        cramjam.DecompressionError, ValueError: the data are damaged, or exceed the target.
+    """
     if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
         return int(cramjam.snappy.decompress_raw_into(data, target))
     written, at = 0, len(_XERIAL_MAGIC)

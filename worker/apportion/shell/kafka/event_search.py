@@ -1,4 +1,4 @@
-"""Search for past records of partitions by their `ce_id`, newest first.
+"""Search for past records of partitions by their `ce_id`, from the newest window of offsets to the oldest.
 
 One read serves all waiting searches of a partition, because many clients repeat their calls after an outage.
 """
@@ -22,7 +22,7 @@ _Found: TypeAlias = asyncio.Future[bytes | None]
 
 
 class EventSearch:
-    """The waiting searches; `run` reads for them."""
+    """Queue of searches; `run` reads the partitions for them."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -30,7 +30,7 @@ class EventSearch:
         self._waiting: dict[TopicPartition, dict[bytes, list[_Found]]] = {}
 
     async def find(self, topic: str, partition: int, event_id: str) -> bytes | None:
-        """Return the value of a partition's record with this `ce_id`, or None.
+        """Return the value of a partition's record with this `ce_id`; None: no such record, or a tombstone.
 
         Raises:
             KafkaError: the partition could not be read.
@@ -46,7 +46,7 @@ class EventSearch:
     async def run(self) -> None:
         """Read one partition after another until cancelled; connects at the first search.
 
-        Several may run, so that a long search does not delay all others.
+        Several tasks may run it, so that a long search does not delay all others.
         """
         partition = await self._queue.get()
         async with open_reader(self._settings, "read_committed", FETCH_MAX_BYTES) as consumer:

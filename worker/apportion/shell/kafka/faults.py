@@ -1,10 +1,10 @@
-"""Errors of Kafka clients, each with a code."""
+"""Errors that stop a process because of its offsets, its topics or its cluster."""
 
 from collections.abc import Iterable
 
 
 class StreamError(Exception):
-    """The worker stops, because continuing would lose an event, charge it twice, or refuse a valid one."""
+    """The process stops, because continuing would lose an event, charge it twice, or refuse a valid one."""
 
     code = "stream_ended"
 
@@ -34,7 +34,7 @@ class TopicGoneError(StreamError):
 
 
 class TopicRecreatedError(StreamError):
-    """A topic was deleted and created again while this process used it: its id differs."""
+    """A topic was deleted and created again while this process used it."""
 
     code = "topic_replaced"
 

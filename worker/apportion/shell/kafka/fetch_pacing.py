@@ -1,7 +1,7 @@
 """Pauses between fetches, for brokers that answer at once instead of waiting for records.
 
-Apache Kafka waits for the time that a fetch names. The embedded broker does not, and an idle consumer
-would ask them in a busy loop.
+Apache Kafka waits for the time that a fetch names. The embedded broker does not, so an idle consumer
+would fetch in a busy loop.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Consumers without a group, which read partitions to their ends.
 
-They never commit. They wait without a limit for unavailable leaders: the caller sets a deadline.
+They never commit. They wait without a limit for unavailable leaders, so the caller sets a deadline.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from apportion.shell.kafka.record_consumer import RecordConsumer
 POLL_MS = 20
 """Wait of a poll; offsets without records, such as transaction markers, may follow the last record."""
 SLICE = 500
-"""Records of a changelog that are added together; the event loop is blocked meanwhile."""
+"""Maximum records of a poll of a changelog; the event loop is blocked while they are added."""
 FETCH_MAX_BYTES = 1 << 20
-"""Bytes of a changelog partition in one fetch."""
+"""Maximum bytes of one partition in one fetch."""
 _FETCH_MAX_BYTES = 4 << 20
-"""Bytes of one response, of which the client briefly holds three copies; larger ones are no faster."""
+"""Bytes of one response, of which the client briefly holds three copies; more bytes are no faster."""
 _ASKING_MAX_BYTES = 64 << 10
 _FETCH_WAIT_MS = 100
 _LAG_S = 5.0
@@ -77,8 +77,8 @@ async def read_to(
 ) -> AsyncIterator[ReadStep]:
     """Read assigned partitions until each position has reached its end (exclusive).
 
-    Yields a first step of each partition without records, and one after each poll. The last poll may return
-    records after the end.
+    Yields a first step of each partition without records. After each poll, it yields a step of each partition
+    that had not reached its end. The last poll may return records after the end.
     """
     positions: dict[TopicPartition, int] = {}
     batches: Mapping[TopicPartition, Sequence[ConsumerRecord]] = {}
@@ -96,7 +96,7 @@ async def read_to(
 
 
 async def ends_of(asking: RecordConsumer, expected: Offsets) -> Offsets:
-    """Return the ends of partitions; retries for `_LAG_S` while an end is before its expected offset."""
+    """Return the ends of partitions; retries for `_LAG_S` if an end is before its expected offset."""
     until_s = asyncio.get_running_loop().time() + _LAG_S
     while True:
         ends = await patiently(asking.end_offsets, expected)

@@ -1,4 +1,7 @@
-"""Ownership of the output topics: a check of the last records' writers (`ce_source`)."""
+"""Ownership of the output topics: a check of the last records' writers (`ce_source`).
+
+A partition that ends with a transaction marker is not checked.
+"""
 
 import asyncio
 
@@ -40,7 +43,7 @@ def output_topics(settings: Settings) -> tuple[str, ...]:
 
 
 async def require_own_outputs(settings: Settings) -> None:
-    """Check that the last record of each partition of the output topics is ours, or names no app.
+    """Check that the last record of each partition of the output topics is ours or names no other app id.
 
     Raises:
         SharedOutputsError: a record names an app id that is neither ours nor the one in `takes_over`.

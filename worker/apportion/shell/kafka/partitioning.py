@@ -1,6 +1,6 @@
 """Partitioning: the key of an event, and the partition that Kafka's producers derive from the key.
 
-A record with another key or partition is refused, because two workers would split its session.
+A record with a wrong key or partition is refused, because two workers would split its session.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """Reader of the policies topic: reads it to its end before the first answer, and then follows it.
 
-Answers need a recent end of the topic: at most half of `policy_settle_s` old. The other half is for
-differences between the brokers' clocks and for replication. Every reader reads the whole topic.
+Events are answered only if the topic was read to its end at most half of `policy_settle_s` ago. The other
+half is for differences between the brokers' clocks and for replication. Every reader reads the whole topic.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class PoliciesUnreadError(Exception):
 
 
 class _EndsEarlierError(Exception):
-    """The topic ends before the read offset, just after a failover or because it was replaced."""
+    """The topic ends before the reader's position, just after a failover or because it was replaced."""
 
 
 _UNREAD = (KafkaError, TimeoutError, _EndsEarlierError)
@@ -116,10 +116,9 @@ class PolicyReader:
     async def look(self) -> tuple[PolicyRefusal, ...]:
         """Read all records that were appended before the call; return the refused records.
 
-        While a transaction is open on the topic, it does not return.
-
         Raises:
-            KafkaError, TimeoutError, _EndsEarlierError: the end was not reached, or is too early.
+            TimeoutError: nothing came for `request_timeout_s`, for example because a transaction is open.
+            KafkaError, _EndsEarlierError: the end is unknown, or before the position.
         """
         began_s = self._clock()
         end = (await self._consumer.end_offsets([self._place]))[self._place]
@@ -132,14 +131,14 @@ class PolicyReader:
         self._looked = asyncio.Event()
         return refusals
 
-    async def say_files(self) -> tuple[PolicyRefusal, ...]:
+    async def publish_files(self) -> tuple[PolicyRefusal, ...]:
         """Publish this worker's policy files for its group, unless the topic already has the same files.
 
         Returns the refused records that were read meanwhile. The files count for the group once they have
         settled; the group's first files always count.
 
         Raises:
-            NotAllowedError, BrokerUnreachableError: the write is not allowed, or not acknowledged in time.
+            NotAllowedError, BrokerUnreachableError: as for `write`.
             PoliciesUnreadError: the topic could not be read afterwards.
         """
         latest, own = self.timeline.latest_files, self.timeline.own
@@ -152,7 +151,7 @@ class PolicyReader:
     async def follow(self, refused: Callable[[tuple[PolicyRefusal, ...]], Awaitable[None]]) -> None:
         """Read to the end periodically until cancelled; `refused` is called with refused records.
 
-        While the brokers do not answer, it keeps trying; only callers of `current` fail.
+        While brokers do not answer, it keeps trying, also to call `refused`; only callers of `current` fail.
         """
         refusals: tuple[PolicyRefusal, ...] = ()
         while True:
@@ -175,7 +174,7 @@ class PolicyReader:
         """Wait until the topic was read recently enough to answer events now.
 
         Raises:
-            PoliciesUnreadError: the end was not reached within `request_timeout_s`.
+            PoliciesUnreadError: its end was not reached within `request_timeout_s`.
         """
         if self._is_current:
             return
@@ -232,7 +231,8 @@ async def write(settings: Settings, records: Iterable[OutboundRecord]) -> tuple[
     """Write a few records with a new producer; return their positions when all are durable.
 
     Raises:
-        BrokerUnreachableError: a record was not acknowledged in time; others may be written.
+        NotAllowedError, BrokerUnreachableError: no ACL allows the write, or a record was not acknowledged
+            in time. Other records may be written.
     """
     producer = AIOKafkaProducer(
         **connection_arguments(settings),

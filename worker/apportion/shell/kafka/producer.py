@@ -1,4 +1,7 @@
-"""Idempotent producer of whole record batches, which retries until it is closed."""
+"""Idempotent producer of whole record batches.
+
+It retries until it is closed, but a batch without a partition leader fails after `delivery_timeout_s`.
+"""
 
 from collections.abc import Iterable, Sequence
 from time import time
@@ -61,7 +64,7 @@ class _BatchFiller:
 
     @property
     def size_bytes(self) -> int:
-        """The size so far."""
+        """The size so far, before compression."""
         return int(self._builder.size())
 
     def append(self, entry: Entry) -> bool:
@@ -118,7 +121,7 @@ class RecordProducer:
         }
 
     async def stop(self) -> None:
-        """Close; unacknowledged records are given up."""
+        """Close, after waiting without a limit for queued records; a caller that cancels it gives them up."""
         await self._client.stop()
 
     def send(self, topic: str, partition: int, groups: Iterable[Sequence[Entry]]) -> list[Sent]:
@@ -144,13 +147,13 @@ class RecordProducer:
         return sent
 
     def _hand_over(self, batch: "_BatchFiller", topic: str, partition: int) -> Sent:
-        """Queue a record batch after earlier ones of its partition; the client's `send_batch` would wait."""
+        """Queue a record batch after earlier ones of its partition; unlike `send_batch`, it never waits."""
         accumulator = self._client._message_accumulator  # noqa: SLF001 - see above
         queued = accumulator._append_batch(batch.closed(), TopicPartition(topic, partition))  # noqa: SLF001 - see above
         return Sent(queued, batch.records)
 
     def withdraw(self, sent: Iterable[Sent]) -> None:
-        """Remove record batches from the queue that the client has not begun to send."""
+        """Remove those record batches that the client has not begun to send, and cancel their futures."""
         waiting = self._client._message_accumulator._batches  # noqa: SLF001 - the client has no method for it
         for sent_batch in sent:
             batch = sent_batch._batch  # noqa: SLF001 - our own class

@@ -18,7 +18,7 @@ from apportion.shell.kafka.topics import check_topics, require_ready
 
 
 class PolicyChangedError(Exception):
-    """Versions exist with other content; nothing was published."""
+    """Versions of policies exist with other content."""
 
     code = "policy_changed"
 
@@ -27,14 +27,14 @@ class PolicyChangedError(Exception):
 
 
 class PublishStatus(StrEnum):
-    """The outcome for a policy: the topic has it now, or had it already."""
+    """The outcome for a policy: it was published now, or the topic had it already."""
 
     PUBLISHED = "published"
     UNCHANGED = "unchanged"
 
 
 class PublishedPolicy(Struct, frozen=True):
-    """A policy in the topic, and the record time from which it counts."""
+    """A policy in the topic, and the record time from which it counts, in milliseconds since 1970."""
 
     policy: Policy
     status: PublishStatus
@@ -46,22 +46,23 @@ async def read_timeline(settings: Settings) -> Timeline:
 
     Raises:
         PolicyError, SettingsError: this machine's own policies are wrong.
-        BrokerUnreachableError, TopicsNotReadyError, PoliciesUnreadError: the topic cannot be read.
+        BrokerRefusedError, BrokerUnreachableError, NotAllowedError: the brokers cannot be used.
+        TopicsNotReadyError, PoliciesUnreadError: the topic cannot be read.
     """
     timeline, _ = await _read(settings)
     return timeline
 
 
 async def publish_policies(settings: Settings, policies: Mapping[str, Policy]) -> tuple[PublishedPolicy, ...]:
-    """Publish all policies or none; they are given by their files, and returned in order.
+    """Publish policies, given by their files; return them in order, without those removed meanwhile.
 
-    A policy that the topic has is published again only if a refused record with its key follows it, because
-    compaction would keep only the refused record.
+    A policy in the topic is published again only if a refused record with its key follows: compaction would
+    keep only that record.
 
     Raises:
-        PolicyChangedError: a version exists with other content, or somebody else published it first.
-        PolicyError, SettingsError: this machine's own policies are wrong.
-        BrokerUnreachableError, TopicsNotReadyError, PoliciesUnreadError: the topic cannot be used.
+        PolicyChangedError: a version exists with other content. Nothing was published, unless somebody else
+            published that version at the same time.
+        Exception: errors of `read_timeline` and `write`; after an error of `write`, some may be published.
     """
     timeline, refusals = await _read(settings)
     current = {change.key: change.policy for change in timeline.holding if change.policy is not None}
@@ -95,7 +96,7 @@ async def publish_policies(settings: Settings, policies: Mapping[str, Policy]) -
 
 
 def _hidden(timeline: Timeline, refusals: Iterable[PolicyRefusal], settle_ms: int) -> set[str]:
-    """Return the keys of published policies that are followed by a refused record."""
+    """Return the keys of published policies that a refused record with the same key follows."""
     settled_ms = {change.key: change.counts_from_ms for change in timeline.published}
     refused_ms = {refusal.record.key: refusal.record.timestamp_ms + settle_ms for refusal in refusals}
     return {key for key, ms in settled_ms.items() if refused_ms.get(key.encode(), -1) >= ms}
@@ -111,7 +112,7 @@ def _require_unchanged(policies: Mapping[str, Policy], known: Mapping[str, Polic
 
 
 async def _read(settings: Settings) -> tuple[Timeline, tuple[PolicyRefusal, ...]]:
-    """Return the existing topic's timeline and refused records; a read could create a missing topic."""
+    """Check that the topic exists as planned, and return its timeline and refused records."""
     reader = PolicyReader(settings, create_timeline(settings))
     reports = await check_topics(settings)
     require_ready(report for report in reports if report.topic == settings.policies_topic)

@@ -19,7 +19,7 @@ from apportion.shell.kafka.record_consumer import RecordConsumer
 _PARTITION_FETCH_MAX_BYTES = 1 << 20
 """Bytes of a partition in one fetch and in the buffer; one record may be larger."""
 _FETCHED_MAX = 1_000
-"""Maximum number of records of a read, over all partitions."""
+"""Maximum number of records that one read returns, over all partitions."""
 _FETCH_WAIT_MS = 200
 """Time that a broker waits for records; a partition that is resumed meanwhile waits too."""
 
@@ -63,7 +63,7 @@ class RequestReader:
     async def read(
         self, partitions: Collection[int], within_s: float
     ) -> Mapping[int, Sequence[ConsumerRecord]]:
-        """Return the next records of some of the assigned partitions; none after `within_s`.
+        """Return the next records of these assigned partitions; empty if none came in `within_s`.
 
         Raises:
             OffsetOutOfRangeError: the next offset is not in its topic.

@@ -21,7 +21,7 @@ Buffer: TypeAlias = bytes | memoryview
 
 _HEADER = Struct(">qiibIhiqqqhii")
 _LENGTH_END = 12
-"""A batch's length counts from the end of the length field."""
+"""End of a batch's length field, from which the length counts."""
 _CRC_END = 21
 _MAGIC = 2
 _CODEC, _LOG_APPEND_TIME, _TRANSACTIONAL, _CONTROL = 0x07, 0x08, 0x10, 0x20
@@ -42,7 +42,7 @@ _TIMES_MS = range(-(2**63), 2**63)
 
 @dataclass
 class UnreadableRecord(ConsumerRecord):  # type: ignore[misc] # aiokafka has no types
-    """An unreadable record, or the last of several; it has the key and value if they are readable."""
+    """An unreadable record, or the replacement of several at their last offset; may have key and value."""
 
     reason: str = ""
 
@@ -89,12 +89,12 @@ class FetchedRecords:
         decompressor: Decompressor,
         aborted: Iterable[tuple[int, int]] = (),
     ) -> None:
-        """Parse data from `fetch_offset` on, without batches of `aborted` transactions (producer id, offset).
+        """Parse data from `fetch_offset` on; batches of `aborted` (producer id, first offset) are left out.
 
         The partition ends before `end_offset`; a batch beyond that end counts as damaged.
         """
         self.next_fetch_offset = fetch_offset
-        """The offset of the next fetch after the records so far."""
+        """The offset of the next fetch, after the records that were returned so far."""
         self._partition = partition
         self._data = data
         self._end_offset = end_offset
@@ -153,7 +153,7 @@ class FetchedRecords:
         return self._given_bytes < _GIVEN_MAX_BYTES
 
     def _batch_at(self, start: int) -> _EncodedBatch | None:
-        """Return the header of the batch at an index of the data; None if it is not complete."""
+        """Return the header of the batch at an index of the data; None if it is incomplete or too short."""
         if len(self._data) - start < _HEADER.size:
             return None
         base, length, _, magic, crc, attributes, delta, first, latest, producer, _, _, count = (
@@ -219,7 +219,7 @@ class FetchedRecords:
         """Return the decompressed records of a batch.
 
         Raises:
-            NotDecompressedError: they are damaged, too large or too many.
+            NotDecompressedError: they are damaged, too large or too many, or have an unknown codec.
         """
         if batch.record_count > RECORDS_MAX:
             raise NotDecompressedError(f"its batch has {batch.record_count} records, more than {RECORDS_MAX}")
@@ -322,7 +322,7 @@ def _varint(data: Buffer, at: int) -> tuple[int, int]:
     """Return a zigzag number of variable length, and the index after it.
 
     Raises:
-        IndexError: the data end within it, or it has more than 64 bits.
+        IndexError: the data end within it, or it has more than ten bytes.
     """
     byte = data[at]
     at += 1

@@ -27,7 +27,7 @@ _NO_RESET = 0
 
 
 class RecordConsumer(AIOKafkaConsumer):  # type: ignore[misc] # aiokafka has no types
-    """A consumer with the options of `AIOKafkaConsumer`, and a bound on decompressed batches."""
+    """A consumer with the options of `AIOKafkaConsumer`, and a bound on a decompressed batch, in bytes."""
 
     def __init__(self, *, batch_decompressed_max_bytes: int, **options: Any) -> None:
         super().__init__(**options)
@@ -42,7 +42,7 @@ class RecordConsumer(AIOKafkaConsumer):  # type: ignore[misc] # aiokafka has no 
             KafkaError: no broker answered.
         """
         await super().start()
-        await self._fetcher.close()  # its records were not returned, and are fetched again
+        await self._fetcher.close()  # nobody has read its records, and they are fetched again
         self._fetcher = RecordFetcher(
             self._client,
             self._subscription,
@@ -114,7 +114,7 @@ class RecordFetcher(Fetcher):  # type: ignore[misc] # aiokafka has no types
             self._decompressor,
             answer.aborted if self._isolation_level == READ_COMMITTED else (),
         )
-        # A bit may have flipped on the way. Or the broker determined the end before it read the data, and
+        # A bit may have flipped in transfer. Or the broker determined the end before it read the data, and
         # records were appended in between; the next answer has a later end.
         if records.begins_damaged and before != (assignment, offset):
             self._fetched_again[partition] = assignment, offset

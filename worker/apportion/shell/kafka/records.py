@@ -52,10 +52,10 @@ class RecordReader:
         """The client; use it only on its own event loop, through `wait`."""
 
     def read(self, *spans: OffsetSpan) -> tuple[Iterator[Record], ...]:
-        """Return an iterator over the existing committed records of each span; earlier iterators end.
+        """Return an iterator over the committed records of each span; do not use earlier iterators any more.
 
         Raises:
-            BrokerUnreachableError: nothing came for `request_timeout_s`.
+            BrokerUnreachableError: the client failed; iterators also raise it after `request_timeout_s`.
         """
         self.wait(self._assign(spans))
         return tuple(self._records(span) for span in spans)
@@ -73,7 +73,7 @@ class RecordReader:
         """Return the result of a coroutine that runs on the client's loop.
 
         Raises:
-            BrokerUnreachableError: the client gave up.
+            BrokerUnreachableError: the coroutine raised KafkaError or TimeoutError.
         """
         try:
             return asyncio.run_coroutine_threadsafe(doing, self._loop).result()
@@ -103,7 +103,7 @@ class RecordReader:
             self.client.seek(span.place, span.first)
 
     async def _next(self, span: OffsetSpan, position: int) -> tuple[list[Record], int]:
-        """Return the next records, and the offset after them and any transaction markers."""
+        """Return the next records, and the offset after them and after transaction markers behind them."""
         place, consumer = span.place, self.client
         records: list[Record] = []
         async with asyncio.timeout(self._settings.request_timeout_s):

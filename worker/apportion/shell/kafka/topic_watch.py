@@ -1,6 +1,6 @@
-"""Watch for deleted and recreated topics, by the ids of the cluster and of the topics.
+"""Watch for deleted and recreated topics and another cluster, by the ids of the cluster and the topics.
 
-Brokers before Kafka 2.8 have no topic ids, so changes are not detected there.
+Brokers before Kafka 2.8 have no topic ids, and no change is detected there.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from apportion.shell.kafka.faults import AnotherClusterError, StreamError, Topic
 _LOOK_S = 3.0
 """Interval between looks; each takes a connection and a request."""
 _CAUSE_S = 2.0
-"""Time that a failed process may look for the cause before it stops."""
+"""Time limit of the look for the cause after a failure."""
 _TEXT, _NUMBERS, _TAGS = CompactString(), CompactArray(Int32), ("tags", TaggedFields)
 
 
@@ -121,7 +121,7 @@ class TopicsWatch:
     async def follow(self) -> None:
         """Look periodically until cancelled.
 
-        A topic is gone if two looks in a row miss it: a broker that has just started may not know it yet.
+        A topic is gone only if two looks in a row miss it: a broker that has just started may miss it.
 
         Raises:
             AnotherClusterError, TopicGoneError, TopicRecreatedError: a topic or the cluster has changed.
@@ -135,7 +135,7 @@ class TopicsWatch:
             await asyncio.sleep(_LOOK_S)
 
     async def cause_of(self, failure: BaseException) -> BaseException:
-        """Return the change that explains the failure of a client, or the failure itself."""
+        """Return the change that explains a client's failure; the failure itself if none is found in 2 s."""
         change = None
         if self._first is not None:
             with suppress(TimeoutError):

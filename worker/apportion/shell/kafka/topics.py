@@ -25,7 +25,7 @@ from apportion.shell.kafka.admin import admin_client
 MESSAGE_MAX_BYTES = 4 << 20
 """Four times the default bound of an event, because a decision names every candidate of its request."""
 _HISTORY_S = 24 * 60 * 60
-"""Time that superseded policies stay beyond the retention of requests, which need them if repeated."""
+"""Time that superseded policies stay beyond the retention of requests: repeated requests need them."""
 _COMPACTION_LAG_S = 60 * 60
 """Time before compaction may remove a superseded row from the changelog."""
 _TOMBSTONES_S = 24 * 60 * 60
@@ -147,7 +147,7 @@ def changelog_topic(settings: Settings) -> str:
 
 
 def plan_topics(settings: Settings) -> tuple[Topic, ...]:
-    """Return every topic: first the worker's, inputs first, then the topic that only the sink reads.
+    """Return every topic: the worker's inputs, outputs and changelog, then the sink's usage topic.
 
     A session's rows and outputs are on the partition of its events. The broker stamps the inputs, because
     the order of policies and requests must not depend on a producer's clock.
@@ -187,6 +187,7 @@ async def check_topics(settings: Settings) -> tuple[TopicReport, ...]:
 
     Raises:
         BrokerRefusedError, BrokerUnreachableError: a broker refuses us, or none answered in time.
+        NotAllowedError: no ACL allows us to describe a topic.
     """
     plan = plan_topics(settings)
     async with admin_client(settings) as admin:
@@ -201,6 +202,7 @@ async def create_topics(settings: Settings) -> tuple[TopicReport, ...]:
 
     Raises:
         BrokerRefusedError, BrokerUnreachableError: a broker refuses us, or none answered in time.
+        NotAllowedError: no ACL allows us to describe a topic or the cluster.
         OneCopyError: there are several brokers, and no setting says how many copies to keep.
     """
     plan = plan_topics(settings)
@@ -236,7 +238,7 @@ def require_ready(reports: Iterable[TopicReport]) -> None:
     """Check that every topic can be used.
 
     Raises:
-        TopicsNotReadyError: not all can be used; the message names the others.
+        TopicsNotReadyError: topics cannot be used; the message names each of them.
     """
     if failed := [report for report in reports if not report.is_ready]:
         raise TopicsNotReadyError(failed)
@@ -246,7 +248,7 @@ def require_same_partitions(settings: Settings, reports: Iterable[TopicReport]) 
     """Check that every existing topic has the planned number of partitions.
 
     Raises:
-        PartitionsChangedError: a topic has another number; the message names each.
+        PartitionsChangedError: topics have another number; the message names each of them.
     """
     changed = [
         f"{report.topic} has {difference.actual} partitions"
@@ -280,7 +282,7 @@ async def _actual(admin: Any, plan: Iterable[Topic]) -> dict[str, _Actual]:
 
 
 async def _create(admin: Any, topic: Topic) -> str | None:
-    """Create a topic with all configs that the broker accepts; return the error or "", None if it exists."""
+    """Create a topic, with as many configs as brokers accept; return "" or the error, None if it exists."""
     for taken in range(len(topic.configs), -1, -1):
         configs = dict(topic.configs[:taken])
         new = NewTopic(topic.name, topic.partitions, topic.replication_factor, topic_configs=configs)

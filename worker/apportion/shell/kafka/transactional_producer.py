@@ -1,4 +1,4 @@
-"""Transactional producer of one partition, with uses of undocumented parts of the Kafka client."""
+"""Transactional producer of one partition, built on undocumented parts of the Kafka client."""
 
 import asyncio
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from apportion.settings import Settings
 from apportion.shell.kafka.producer import RecordProducer, Sent
 
 TRANSACTION_TIMEOUT_S = 10.0
-"""Time after which brokers abort an open transaction; until then it hides the records after it."""
+"""Time after which brokers abort an open transaction; until then, it hides later records from readers."""
 _CONCURRENT_S = 0.002
 """The client's wait if the previous transaction is still ending when the next begins; default 20 ms."""
 _OPEN = (TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR)
@@ -41,8 +41,8 @@ class TransactionalProducer(RecordProducer):
     def _new_client(self) -> AIOKafkaProducer:
         """Return a client that sends the offset only after all records are written.
 
-        A broker verifies both with the coordinator. If the offset came during the verification of records,
-        the broker would reject them, and the client would retry them only after 100 ms.
+        Brokers verify both with the coordinator. If the offset came during the verification of records,
+        a broker would reject the records, and the client would retry them only after 100 ms.
         """
         client = super()._new_client()
         sender = client._sender  # noqa: SLF001 - the client does not order them

@@ -16,7 +16,7 @@ class UnhealthyError(Exception):
 
 
 def ask(host: str, port: int, path: str, timeout_s: float) -> None:
-    """Request a health endpoint, and return if the worker is healthy.
+    """Request the health endpoint `path`, and return nothing if the worker is healthy.
 
     Raises:
         UnhealthyError: the worker is unhealthy, or did not answer within `timeout_s`.

@@ -6,11 +6,11 @@ The library does not change its user's process. A rebalance creates many cycles;
 import gc
 
 _OBJECTS = 50_000
-"""Number of new objects before a collection of the youngest generation. Python's default of 700 is some ten
-events. An event of 1 MB creates some 100,000 objects; a collection for every 700 takes a third of the time,
-and half if they are nested."""
+"""Number of new objects before a collection of the youngest generation. Python's default is 700:
+some ten events. An event of 1 MB creates some 100,000 objects. With the default, collections take a third of
+its time, and half if its objects are nested."""
 _LOOKS = 20
-"""Collections of a generation before one of the next older generation. Python's default is 10."""
+"""Collections of a generation before a collection of the next older one. Python's default is 10."""
 
 
 def collect_seldom() -> None:
@@ -25,5 +25,5 @@ def keep_what_is_here() -> None:
 
 
 def look_once() -> None:
-    """Collect cycles now, which hold unread records; otherwise memory would grow with each rebalance."""
+    """Collect cycles now. They hold unread records, so memory would grow with each rebalance."""
     gc.collect()

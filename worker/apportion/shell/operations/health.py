@@ -1,7 +1,8 @@
 """Health and readiness of a worker, judged by periodic observations of its progress.
 
-The worker is dead if something makes no progress for too long. Time without answers from the brokers does not
-count, because a restart would not help. The caller observes the worker and reads the clock.
+The worker is dead if a part of it makes no progress for too long. Time without answers from the brokers does
+not count, because a restart would not help. A blocked client thread always counts. The caller observes the
+worker and reads the clock.
 """
 
 from collections.abc import Hashable, Mapping

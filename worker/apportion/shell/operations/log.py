@@ -69,7 +69,7 @@ def log_warning(message: str, **fields: Any) -> None:
 
 
 class RefusalLog:
-    """Logs refused events: each code at most once a second, with the number since its last line."""
+    """Logs refused events: each code at most once a second, with the count since that code's last line."""
 
     def __init__(self, clock_s: Callable[[], float] = monotonic) -> None:
         self._clock_s = clock_s

@@ -12,8 +12,7 @@ from time import monotonic
 
 _EVERY_S = 30.0
 _QUIET_S = 5.0
-"""A series of errors has ended after this time without a line. Clients that cannot reach a broker retry every
-second."""
+"""Time without a line after which a series has ended; clients that reach no broker retry every second."""
 _PATIENCE_S = 3.0
 _OURS = "apportion"
 _IN_NORMAL_OPERATION = re.compile(
@@ -37,7 +36,7 @@ class RepeatFilter(logging.Filter):
     """Passes each kind of library line at most every 30 s, with a count, and reports when the series ends.
 
     Lines are of one kind if they have the same logger and the same template, ignoring numbers. A kind that
-    occurs in normal operation passes only after three seconds of it.
+    occurs in normal operation passes only once it has lasted for three seconds.
     """
 
     def __init__(
@@ -46,8 +45,9 @@ class RepeatFilter(logging.Filter):
         clock_s: Callable[[], float] = monotonic,
         later: Callable[[float, Callable[[], None]], object] | None = None,
     ) -> None:
-        """`tell_over` is called with lines and seconds of a series that ended, if lines were suppressed.
+        """Start without lines.
 
+        If lines were suppressed, `tell_over` is called with the lines and seconds of a series that ended.
         `later` calls a function after a number of seconds, by default in a thread.
         """
         super().__init__()
@@ -60,7 +60,7 @@ class RepeatFilter(logging.Filter):
         self._since_s = self._last_s = 0.0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether a line passes. Its field `count` is the number of lines it represents, if over 1."""
+        """Return whether a line passes; its field `count` is set to the number of its lines, if over 1."""
         if record.name.partition(".")[0] == _OURS:
             return True
         now_s = self._clock_s()

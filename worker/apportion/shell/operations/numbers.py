@@ -59,7 +59,7 @@ class Numbers(Collector):
         self.put(metrics.BUILD_INFO, 1, ENGINE_VERSION)
 
     def add(self, metric: Metric, amount: float, *labels: str) -> None:
-        """Add to the value of a metric."""
+        """Add an amount to the value of a metric."""
         values = self._values[metric]
         values[labels] = values.get(labels, 0) + amount
 

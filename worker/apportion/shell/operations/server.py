@@ -37,7 +37,7 @@ class Judged(Protocol):
 async def serving(
     host: str, port: int, health: Judged, numbers: Collector, refresh: Callable[[], Awaitable[None]]
 ) -> AsyncIterator[None]:
-    """Serve until the context ends; `refresh` is awaited before each answer.
+    """Serve until the context ends; each answer first awaits `refresh`, which updates health and numbers.
 
     Raises:
         PortTakenError: the address is in use, or does not belong to this machine.

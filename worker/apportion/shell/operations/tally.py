@@ -1,7 +1,7 @@
 """The numbers that one batch adds to the metrics.
 
-Counting costs about a microsecond per event: there is no formatting, no lock and no clock. If a batch is
-discarded, so is its tally.
+Counting costs about a microsecond per event: there is no formatting, no lock and no clock. A batch that is
+discarded takes its tally with it.
 """
 
 from bisect import bisect_left
@@ -15,7 +15,7 @@ from apportion.shell.operations.metrics import BUDGET_UTILISATION, COMPOSE_SECON
 
 
 class Distribution:
-    """Number of values in each bucket of a histogram; the last bucket is for values above all bounds."""
+    """Number of values in each bucket of a histogram, and their sum; the last bucket has no upper bound."""
 
     def __init__(self, metric: Metric) -> None:
         self._bounds = metric.buckets
@@ -41,7 +41,7 @@ class Distribution:
 
 
 class BatchTally:
-    """The numbers of one batch."""
+    """Counts, token sums and distributions of one batch."""
 
     def __init__(self) -> None:
         self.decisions: dict[tuple[str, str], int] = {}

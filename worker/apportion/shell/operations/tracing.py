@@ -15,7 +15,7 @@ from apportion.version import ENGINE_VERSION
 _CONVENTIONS = "https://opentelemetry.io/schemas/1.41.0"
 """The last version that has the attributes of messaging, HTTP and GenAI in one schema."""
 COMPOSING = {"gen_ai.operation.name": "compose_context"}
-"""The operation. None of the conventions' own names applies, and they allow others."""
+"""The operation's name. No name in the conventions applies, and they allow other names."""
 
 
 class _TracedAnswer(Struct, frozen=True):
@@ -29,7 +29,7 @@ _answer = json.Decoder(_TracedAnswer)
 
 
 def create_tracer(provider: TracerProvider | None = None) -> Tracer:
-    """Return a tracer of this provider, by default the process's; log it if spans are not recorded."""
+    """Return a tracer of this provider, by default the process's; log a line if nothing records spans."""
     provider = provider or get_tracer_provider()
     if isinstance(provider, ProxyTracerProvider):
         log_fact("spans go nowhere", reason="no OpenTelemetry SDK is set up")

@@ -1,6 +1,6 @@
 """Errors that stop a worker.
 
-Messages never contain the content of events: an unexpected exception is named by its type and code line only.
+Messages never contain the content of events. They name an unexpected exception by its type and code line.
 """
 
 from collections.abc import Iterable
@@ -19,26 +19,26 @@ class EventFailedError(StreamError):
     def __init__(self, record: Record, error: Exception) -> None:
         self.offset = record.offset
         super().__init__(
-            f"stopped at {_where(record)}: {_told(error)}; "
+            f"stopped at {_where(record)}: {_describe(error)}; "
             "the event is not committed and comes again when a worker starts"
         )
 
 
 class NotInTurnError(StreamError):
-    """An event cannot be answered ahead of others, so it waits for its turn; this error is never shown."""
+    """An event cannot be answered ahead of others and waits for its turn; this error stops no worker."""
 
     def __init__(self, record: Record) -> None:
         super().__init__(f"{_where(record)} waits for its turn")
 
 
 class NotDurableError(StreamError):
-    """The records of a batch were not acknowledged in time."""
+    """The records of a batch could not be made durable."""
 
     code = "event_failed"
 
     def __init__(self, topic: str, partition: int, offset: int, error: Exception) -> None:
         super().__init__(
-            f"stopped at {topic} partition {partition} offset {offset}: {_told(error)}; "
+            f"stopped at {topic} partition {partition} offset {offset}: {_describe(error)}; "
             "that event and those after it are not committed, and come again when a worker starts"
         )
 
@@ -69,7 +69,7 @@ class GroupFailedError(StreamError):
 
 
 class NotFlowingError(StreamError):
-    """Assigned partitions do not begin to flow."""
+    """The events of assigned partitions are not read within `recovery_timeout_s`."""
 
     code = "not_flowing"
 
@@ -108,19 +108,19 @@ class TooManyDeadLettersError(StreamError):
 
 
 class WorkerFailedError(StreamError):
-    """The stream ended between events, through Faust or the Kafka client."""
+    """The stream ended by an error without a code, for example of Faust or the Kafka client."""
 
     code = "worker_failed"
 
     def __init__(self, error: BaseException | None) -> None:
-        super().__init__(f"the stream ended: {_told(error)}; what was not answered is not committed")
+        super().__init__(f"the stream ended: {_describe(error)}; what was not answered is not committed")
 
 
 def _where(record: Record) -> str:
     return f"{record.topic} partition {record.partition} offset {record.offset}"
 
 
-def _told(error: BaseException | None) -> str:
+def _describe(error: BaseException | None) -> str:
     if isinstance(error, KafkaError | TimeoutError):
         return f"the broker did not acknowledge ({str(error) or type(error).__name__})"
     if error is None:

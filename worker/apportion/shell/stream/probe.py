@@ -85,7 +85,7 @@ class Probe:
         self._ends: Mapping[int, int] = {}
         """The last stable offsets: readers stop there while a producer's transaction is open."""
         self._held_back: Mapping[int, int] = {}
-        """Number of offsets after the start of an open transaction, by partition."""
+        """Number of offsets after the start of a transaction that was open twice in a row, by partition."""
         self._heard_s: float | None = None
         self._turned_s: float | None = None
         self._held_s = float("-inf")
@@ -94,7 +94,7 @@ class Probe:
         self.health = Health(patience_of(sources.settings))
 
     def begin(self, commits: Mapping[int, CommittedOffset]) -> None:
-        """Show the event failures that were committed at the start, until this worker's partitions flow."""
+        """Show the event failures that were committed at the start, until all assigned partitions flow."""
         failures = {partition: commit.metadata.event_failures for partition, commit in commits.items()}
         self._failures_at_start = {partition: count for partition, count in failures.items() if count}
 
@@ -110,7 +110,7 @@ class Probe:
             await asyncio.sleep(_SOON_S if is_new else _ASK_S)
 
     async def ask(self) -> None:
-        """Ask the brokers for the ends of our partitions, and check that the client's thread runs."""
+        """Ask the brokers for the ends of our partitions, and let the client's thread report that it runs."""
         member, partitions = self._sources.member(), self._requests()
         if member.is_assigned and self._turned_s is None:
             self._turned_s = self._clock_s()
@@ -118,7 +118,7 @@ class Probe:
             if self._turned_s is not None:
                 member.call_in_thread(self._turned)
             async with asyncio.timeout(self._sources.settings.request_timeout_s):
-                # High watermarks first: they then exceed the last stable offsets only by open transactions.
+                # High watermarks first: offsets appended in between then count for no open transaction.
                 written = await member.ends(partitions or [0]) if member.is_assigned else {}
                 ends = await self._sources.reader.ends(partitions or [0])
         except Exception:  # noqa: BLE001 - brokers did not answer; an observation never ends the worker
@@ -170,7 +170,7 @@ class Probe:
         return position, flow.waiting, flow.durable_offset
 
     def _position(self, flow: Flow) -> int | None:
-        """Return the offset after the last fetched one, transaction markers included."""
+        """Return the offset after the last fetched one, transaction markers included; None: unknown."""
         return self._sources.reader.position_of(flow.partition)
 
     def _end(self, flow: Flow) -> int:
@@ -232,6 +232,7 @@ class Probe:
         return failures
 
     def _lag(self, flow: Flow) -> int:
+        """Return the offsets from the durable offset to the end; if idle, from the read position instead."""
         position = self._position(flow)
         idle = not (flow.in_flight or flow.is_busy)
         done = position if idle and position is not None else flow.durable_offset
@@ -250,7 +251,7 @@ class Probe:
 
 
 def patience_of(settings: Settings) -> Patience:
-    """Return the time limits without progress; they are longer than the timeouts that end the worker."""
+    """Return the time limits without progress, which are longer than the timeouts that end the worker."""
     return Patience(
         stalled_s=max(_STALLED_S, 2 * settings.delivery_timeout_s + _GRACE_S),
         recovery_s=settings.recovery_timeout_s + _GRACE_S,

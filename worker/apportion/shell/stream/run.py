@@ -22,12 +22,14 @@ def run_worker(settings: Settings) -> None:
     """Answer events until SIGTERM or SIGINT; then finish the batches in flight, commit and leave the group.
 
     Logs to stderr; the line `ready` follows the recovery of the sessions. Must run in the main thread, which
-    receives the signals. If the worker cannot stop within `STOP_TIMEOUT_S`, the process ends: with exit code
-    1 after a failure or if batches were in flight.
+    receives the signals. If the worker cannot stop within `STOP_TIMEOUT_S`, the process ends. Then its exit
+    code is 1 after a failure or if batches were in flight, else 0.
 
     Raises:
         SettingsError, PolicyError: the settings or a policy file are wrong.
         BrokerRefusedError, BrokerUnreachableError: no broker accepts us, or none answered in time.
+        NotAllowedError: no ACL allows an operation.
+        PoliciesUnreadError: the policies topic could not be read to its end.
         PartitionsChangedError: topics do not have the configured number of partitions.
         TopicsNotReadyError: topics are missing or differ from the settings.
         SharedOutputsError: another app id writes to the output topics.
@@ -95,10 +97,10 @@ async def _live(app: WorkerApp) -> None:
 
 
 async def _stop(app: WorkerApp, failure: BaseException | None) -> None:
-    """Stop the app, or end the process after `STOP_TIMEOUT_S`.
+    """Stop the app; after `STOP_TIMEOUT_S`, end the process.
 
     A rebalancing group can delay a member for longer than a supervisor waits. Uncommitted events are read
-    again, so only batches in flight make this end a failure.
+    again, so without a failure only batches in flight make the exit code 1.
     """
     stopping = asyncio.ensure_future(app.stop())
     await asyncio.wait({stopping}, timeout=STOP_TIMEOUT_S)

@@ -291,7 +291,7 @@ async def test_durable_events_of_a_revoked_partition_may_be_committed(one_by_one
     await stage.until(lambda: stage.committable() == 1)
     stage.pipeline.abandon()
     assert stage.committable() == 1
-    stage.pipeline.committed({0: 1})
+    stage.pipeline.record_commits({0: 1})
     assert stage.committable() is None
 
 

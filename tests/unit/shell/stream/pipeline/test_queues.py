@@ -167,7 +167,7 @@ class Stage:
         offsets = self.pipeline.committable()
         for committed in offsets.values():
             self.topics.committed = committed
-        self.pipeline.committed({partition: offset for partition, (offset, _) in offsets.items()})
+        self.pipeline.record_commits({partition: offset for partition, (offset, _) in offsets.items()})
         return bool(offsets)
 
     async def current(self) -> None:

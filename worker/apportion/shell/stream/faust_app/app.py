@@ -62,7 +62,7 @@ from apportion.shell.stream.state.topic_identity import RequestsWatch
 _HEARTBEAT_S = 1.0
 _COMMIT_INTERVAL_S = 1.0
 _METADATA_MAX_AGE_S = 30.0
-"""Maximum time until added partitions are detected."""
+"""Maximum age of the client's metadata: the time until added partitions are detected."""
 _LOOK_S = 1.0
 """Interval of the checks that the group still accepts this worker and that its partitions flow."""
 _AGE_EVERY_S = 30.0
@@ -71,11 +71,11 @@ _POLL_INTERVAL_S = 30 * 86_400.0
 """Maximum time between polls of a member. With Faust's default, a worker without partitions would leave the
 group after 1,000 s for ever. `hooks.py` makes the member count as polled; this is a second protection."""
 _CLOSE_S = 1.0
-"""Time that a client may take to close; records that are unsent by then are lost."""
+"""Time that a client may take to close. Records that are unsent by then are composed again later."""
 
 
 class WorkerApp(faust.App):  # type: ignore[misc] # no type checker follows faust here
-    """Faust's app with all parts of a worker. It checks topics and reads policies before its first start."""
+    """Faust's app with all parts of a worker. It checks topics and reads policies on its first start."""
 
     def __init__(self, settings: Settings) -> None:
         """Build all parts without connecting; raises the errors of `create_app`."""
@@ -145,7 +145,7 @@ class WorkerApp(faust.App):  # type: ignore[misc] # no type checker follows faus
         await self.add_async_context(_connected(self.writer.start(topics), self.writer.stop))
         await self.add_async_context(_connected(self.reader.start(), self.reader.stop))
         refusals = await self.add_async_context(self.policies.connected())
-        await self._refuse(refusals + await self.policies.say_files())
+        await self._refuse(refusals + await self.policies.publish_files())
         self.add_future(self.policies.follow(self._refuse))
         self.add_future(self._watch())
         self.add_future(age_compositions(self.answers.memory))
@@ -170,7 +170,7 @@ class WorkerApp(faust.App):  # type: ignore[misc] # no type checker follows faus
             self.consumer.require_flow()
 
     def _durable_offsets(self) -> dict[int, int]:
-        """Return the offsets before which all events are durable, of the active partitions."""
+        """Return the offset before which all events are durable, for each active partition."""
         flows = [flow for flow in self.pipeline.flows.values() if not flow.is_over]
         return {flow.partition: flow.durable_offset for flow in flows if flow.durable_offset is not None}
 
@@ -198,7 +198,7 @@ async def age_compositions(memory: Memory, every_s: float = _AGE_EVERY_S) -> Non
 
 @asynccontextmanager
 async def _connected(start: Awaitable[None], stop: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
-    """Connect a client, and close it at the end within `_CLOSE_S`."""
+    """Connect a client; at the end, close it, or give up after `_CLOSE_S`."""
     await start
     try:
         yield

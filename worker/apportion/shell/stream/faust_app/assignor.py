@@ -9,8 +9,8 @@ from faust.assignor.partition_assignor import PartitionAssignor
 class AnyHostAssignor(PartitionAssignor):  # type: ignore[misc] # faust is followed by no type checker here
     """Accepts an assignment for any URL.
 
-    A static member that returns within its session gets its previous assignment, with the URL of its previous
-    host. Faust asserts that the URL is the worker's own. No worker serves anything at that URL.
+    A static member that returns within the session timeout gets its previous assignment, with the URL of its
+    previous host. Faust asserts that the URL is the worker's own. No worker serves anything at that URL.
     """
 
     _assigned_url: str | None = None

@@ -81,7 +81,7 @@ class PipelineConsumer(Consumer):  # type: ignore[misc] # no type checker follow
             pass  # the events are read again and skipped
 
     async def commit(self, topics: Any = None, start_new_transaction: bool = True) -> bool:  # noqa: ARG002, FBT001, FBT002 - Faust's
-        """Commit the pipeline's committable offsets; return whether the group accepted them."""
+        """Commit the pipeline's committable offsets; return False if none or refused."""
         async with self._committing:
             pipeline, topic = self.app.pipeline, self.app.settings.requests_topic
             offsets = pipeline.committable()
@@ -89,7 +89,7 @@ class PipelineConsumer(Consumer):  # type: ignore[misc] # no type checker follow
                 {TP(topic, partition): what for partition, what in offsets.items()}
             )
             if taken:
-                pipeline.committed({partition: offset for partition, (offset, _) in offsets.items()})
+                pipeline.record_commits({partition: offset for partition, (offset, _) in offsets.items()})
             return taken
 
     @Service.task  # type: ignore[untyped-decorator] # as above
@@ -100,8 +100,8 @@ class PipelineConsumer(Consumer):  # type: ignore[misc] # no type checker follow
         """Begin the partitions at their committed offsets, or at their beginning.
 
         It waits for the read in progress, whose records would be taken for records at the new position. If
-        partitions move again, the recovery stops waiting for this. It then still completes before the next
-        read, but does not begin partitions that were revoked.
+        partitions move again, the recovery cancels its wait. The seek still completes before the next read,
+        but begins no partition.
         """
         await asyncio.shield(self._seek_alone(self._assigned))
 
@@ -152,10 +152,10 @@ class PipelineConsumer(Consumer):  # type: ignore[misc] # no type checker follow
             raise GroupFailedError(self.app.settings.app_id, why)
 
     def require_flow(self) -> None:
-        """Check that assigned partitions begin to flow within `recovery_timeout_s`; called periodically.
+        """Check that events of assigned partitions are read in time; called periodically.
 
         Raises:
-            NotFlowingError: they do not.
+            NotFlowingError: none were read within `recovery_timeout_s` after the assignment or the recovery.
         """
         within_s = self.app.settings.recovery_timeout_s
         if self.is_recovering or not self.app.rebalancing:

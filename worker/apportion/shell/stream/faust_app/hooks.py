@@ -101,7 +101,7 @@ class MemberThread(AIOKafkaConsumerThread):  # type: ignore[misc] # no type chec
         return is_static and self.app.membership.is_held and code == UnknownMemberIdError.errno
 
     def group_failure(self) -> str | None:
-        """Return why the client has left its group; None: it has not.
+        """Return why the client has left its group; None: it has not, or is still connecting.
 
         The client keeps this error for the next poll and stops working, but this worker never polls it.
         """
@@ -138,7 +138,7 @@ class MemberThread(AIOKafkaConsumerThread):  # type: ignore[misc] # no type chec
         return {TP(*tp): offset for tp, offset in found.items()}
 
     async def commit_with_metadata(self, offsets: Mapping[TP, tuple[int, str]]) -> bool:
-        """Commit offsets with their metadata; return False if the group has begun a new generation.
+        """Commit offsets with their metadata; return False if the group is rebalancing or has rebalanced.
 
         Raises:
             KafkaError: the group refuses them.
@@ -157,8 +157,8 @@ class MemberThread(AIOKafkaConsumerThread):  # type: ignore[misc] # no type chec
 def _connect_within(timeout_s: float, client: AIOKafkaClient) -> None:
     """Limit the time that a client waits for a connection.
 
-    The client makes one connection at a time, and waits for it as long as for a join request. So a broker
-    that does not answer would block the heartbeats to all others.
+    The client makes one connection at a time, and waits for it as long as for a join request. So one broker
+    that does not answer would block the heartbeats to another.
     """
     connect = client._get_conn  # noqa: SLF001 - the client has no separate timeout for connections
 

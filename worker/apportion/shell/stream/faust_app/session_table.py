@@ -27,7 +27,7 @@ class RowStore(Store):  # type: ignore[misc] # no type checker follows faust her
         newly_assigned: set[Any],  # noqa: ARG002 - all assigned partitions without rows
         generation_id: int = 0,  # noqa: ARG002 - each assignment is complete
     ) -> None:
-        """Keep the rows of the partitions that stay, and drop all others."""
+        """Keep the rows of the partitions that stay, drop all others, and add empty rows for new ones."""
         topic = self.table.changelog_topic_name
         ours = {tp.partition for tp in assigned if tp.topic == topic}
         self.data = {
@@ -66,7 +66,7 @@ class SessionTable(faust.Table):  # type: ignore[misc] # as above
 
 
 def session_table(app: faust.App, partitions: int) -> SessionTable:
-    """Add the table to the app."""
+    """Add the table to the app, and return it."""
     table: SessionTable = app.tables.add(
         SessionTable(
             app,

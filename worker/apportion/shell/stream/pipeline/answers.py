@@ -1,7 +1,7 @@
 """Answers: the output messages and the new session row of one record, computed without I/O.
 
-This module decides the headers and the maximum size of each message. The core decides an answer's content,
-the pipeline its order and time.
+This module decides the headers and the maximum size of each message. The core decides an answer's content.
+The pipeline decides its order and time.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,8 +40,8 @@ VALUE_MAX_BYTES = MESSAGE_MAX_BYTES - (64 << 10)
 class Answer(Struct, frozen=True):
     """The result of one event: the row that marks it as answered, and the parts of its messages.
 
-    `composed` and `decision` are the encoded `outcome`; the decision has no `run` yet. An artifact has no
-    outcome. `took_s` is the time of composition, and `clock` has the time of each phase.
+    `composed` and `decision` are the encoded `outcome`; the decision has no `run` yet. Only a request has an
+    outcome. `took_s` is the time of composition in seconds, and `clock` has the end of each phase.
     """
 
     record: Record
@@ -77,7 +77,7 @@ class Answers:
         self.name_schemas({})
 
     def name_schemas(self, headers: Mapping[str, tuple[str, bytes]]) -> None:
-        """Add a header to all messages of a topic; called before the first answer. `headers` are by topic."""
+        """Add a header to all messages of each topic in `headers`; called before the first answer."""
         settings, source = self._settings, source_of(self._settings)
 
         def new_headers(topic: str, event_type: str) -> EventHeaders:
@@ -90,7 +90,7 @@ class Answers:
 
     def use_policies(self, timeline: Timeline) -> None:
         """Use these policies from now on; they include the earlier ones."""
-        # Loading a counter holds the interpreter's lock, so it happens before the worker is ready.
+        # Loading a counter holds the interpreter's lock, so it does not wait for the first event.
         self._engine.load_counters(timeline)
         default_policy = self._settings.default_policy
         self._composers = TimelineComposer(self._engine, timeline, default_policy, self.memory)
@@ -99,7 +99,7 @@ class Answers:
         """Return the answer to a record, and advance the partition's stream time.
 
         Raises:
-            EventError: the record is refused, for example by stream time; nothing has changed.
+            EventError: the record is refused. The stream time may have advanced; nothing else has changed.
         """
         clock = _Clock()
         event = self._event_of(record, time)
@@ -114,9 +114,7 @@ class Answers:
             detailed = in_detail(detailed, self._detail)
         composed, decision = codec.encode(outcome.composed), codec.encode(detailed)
         for what, value in (("composed", composed), ("decision", decision)):
-            if (
-                len(value) > VALUE_MAX_BYTES
-            ):  # brokers would refuse it, and the worker would fail here forever
+            if len(value) > VALUE_MAX_BYTES:  # brokers would refuse it, at each restart of the worker
                 size = f"{len(value)} bytes, over {VALUE_MAX_BYTES}"
                 message = f"its {what} event would have {size}; send less at once"
                 raise EventError(ErrorCode.TOO_LARGE, message)
@@ -147,7 +145,7 @@ class Answers:
         return OutboundRecord(topic, record.partition, letter.key, codec.encode(letter), headers)
 
     def messages(self, answer: Answer) -> tuple[OutboundRecord, ...]:
-        """Return the messages of an answer; none for an artifact."""
+        """Return the composed event and the decision of an answer; none without an outcome."""
         outcome = answer.outcome
         if outcome is None:
             return ()
@@ -181,7 +179,7 @@ class _Clock:
 
 
 class _RunTemplates:
-    """Templates of a decision's last field, `run`, by its phases; only the numbers vary.
+    """Templates of a decision's last field, `run`, by its phases; numbers and `cache_hit` are filled in.
 
     A test compares the bytes with those of an encoded `Run`.
     """

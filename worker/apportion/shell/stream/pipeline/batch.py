@@ -1,4 +1,4 @@
-"""Batches: the composed results of consecutive records of one partition, without I/O.
+"""Batches: the composed results of some records of one partition, without I/O.
 
 A batch ends at a bound in records, bytes or time, or before an event that can be neither answered nor
 refused. An event is never split. The writer decides when a batch is written.
@@ -28,7 +28,7 @@ _FLUSH_EVENTS = 64
 
 
 class BatchBounds(Struct, frozen=True):
-    """Limits of a batch; the first limit that is reached ends it. A batch has at least one event."""
+    """Limits of a batch in events, output bytes and CPU seconds; a batch has at least one event."""
 
     records: int = 1_000
     bytes: int = 1 << 20
@@ -36,20 +36,22 @@ class BatchBounds(Struct, frozen=True):
 
 
 class Batch(Struct):
-    """Results of a partition's events from `offset` to before `next_offset`, in their order.
+    """Results of a partition's events, in their order.
 
     Attributes:
+        offset: Offset of the first event.
+        next_offset: Offset after the last event. A `TurnQueue` replaces it by the first waiting event's.
         events: Number of events.
         messages: Outputs by topic.
         before: For each changed session, its row before the batch; None: it had none.
         states: Changelog records of the changed sessions and of the `upkeep`, grouped by session.
         size_bytes: Bytes of the values of all records.
-        failure: Why the batch ended early; the batch itself is valid. Set by the event at `next_offset`, or,
-            if too many events were refused, by the last event in the batch.
-        stream_time_us: Stream time after the batch.
-        outcomes: For each event, the name by which its tenant counts, and whether it was refused.
+        failure: Why the batch ended early; the batch itself is valid. Set by the event after the batch, or by
+            its last event if too many were refused.
+        stream_time_us: Stream time after the batch; 0 with a `TurnQueue`.
+        outcomes: For each event, its tenant's name in the dead letter share, and whether it was refused.
         tally: The batch's counts for the metrics.
-        work_s: Duration of the composition.
+        work_s: Duration of the composition, in seconds.
         composed_s: Monotonic time at which the composition ended.
         is_ahead: True if older events still wait. The batch then has answers only, and stops before an event
             that would be refused.
@@ -75,7 +77,7 @@ class Batch(Struct):
     upkeep: Upkeep = field(default_factory=Upkeep)
 
     def undo(self, rows: PartitionRows) -> None:
-        """Restore the rows and the stream time from before the batch; later batches are undone first."""
+        """Restore the rows and the stream time from before the batch, after all later batches were undone."""
         rows.undo(self.upkeep)
         rows.restore(self.before)
         rows.time.seen_us = self.stream_time_before_us
@@ -91,7 +93,7 @@ class BatchComposer:
         self._refusals = RefusalLog()
 
     def remember(self, window: Window) -> None:
-        """Count the events of a partition that its previous owner saw."""
+        """Count the events of a partition's committed window, which a previous owner has processed."""
         self._share.restore(window)
 
     def compose(
@@ -130,7 +132,7 @@ class BatchComposer:
         batch.work_s = batch.composed_s - began_s
         return batch
 
-    def keep_up(self, rows: PartitionRows, partition: int, offset: int, stream_time_us: int) -> Batch:
+    def compose_repairs(self, rows: PartitionRows, partition: int, offset: int, stream_time_us: int) -> Batch:
         """Return a batch of changelog repairs only, without events.
 
         `offset` and `stream_time_us` are the values after the previous batch, so the commit does not change.
@@ -173,10 +175,10 @@ class BatchComposer:
     def _answer(
         self, batch: Batch, rows: PartitionRows, pending: "_Pending", record: Record, *, set_aside: bool
     ) -> None:
-        """Store an event's answer and new row; skip it if its row has already processed it.
+        """Store an event's answer and new row, or skip an event that its row has already processed.
 
         Raises:
-            EventError: it is refused; nothing has changed.
+            EventError: it is refused; only the stream time may have changed.
         """
         key = record.key
         row = rows.row(key) if key else None
@@ -222,7 +224,7 @@ class BatchComposer:
 
 
 class _Work:
-    """Limit of the CPU time of a batch. A busy machine does not make batches smaller."""
+    """Limit of the CPU time of a batch, so that a busy machine does not make batches smaller."""
 
     def __init__(self, work_s: float) -> None:
         self._until_s = thread_time() + work_s

@@ -2,8 +2,8 @@
 
 The share is taken over a window of the last events. A part of the window is committed with the offset, so a
 worker that restarts continues it and does not empty the topic one window at a time. Tenants are stored as
-digests. A tenant's name in a refused event is not verified. Only names of tenants with an answered event
-count, so a producer cannot stop a worker by inventing names.
+digests. A refused event may have any tenant's name. All tenants without an answered event count as one, so a
+producer cannot stop a worker by inventing names.
 """
 
 from collections import OrderedDict, deque
@@ -27,9 +27,9 @@ _WINDOWS_OF_FEW = 10
 _KEPT = 64
 """Events, and answered tenants, of a partition that are committed with its offset."""
 _ANSWERED_MAX = 4_096
-"""Number of remembered answered tenants that are not among the most recent."""
+"""Maximum number of answered tenants that are remembered but no longer judged."""
 _KEY_MAX_BYTES = 2_048
-"""Length to which keys are cut: no tenant's name is longer, but a producer may send any key."""
+"""Length to which keys are cut. No tenant's name is longer, but a producer may send any key."""
 _NOBODY = "-"
 """The shared name of all tenants without an answered event, and of events without a tenant in their key."""
 
@@ -124,7 +124,7 @@ class DeadLetterShare:
         return self._last.share
 
     def restore(self, window: Window) -> None:
-        """Count the events of a committed window; raises nothing."""
+        """Count the events of a committed window; unlike `refused`, it never stops the worker."""
         self._seen += max(0, window.seen - len(window.last))
         for name in window.names:
             if name != _NOBODY:
@@ -216,7 +216,7 @@ class _Last:
 
 
 def tenant_of(record: Record, refusal: ErrorCode | None) -> str:
-    """Return the digest of the tenant in an event's key `tenant/session_id`; `_NOBODY` if there is none."""
+    """Return the digest of the tenant in an event's key; `_NOBODY` if there is none or the key is wrong."""
     if refusal is ErrorCode.WRONG_KEY:
         return _NOBODY
     return _tenant_of_key((record.key or b"")[:_KEY_MAX_BYTES])

@@ -30,7 +30,7 @@ _AGAIN_S = 0.2
 
 
 class ExactlyOnceWriter:
-    """Writes with transactions. Consumers with `read_committed` see each output once, and its rows."""
+    """Writes with transactions. Consumers with `read_committed` see each output and each row exactly once."""
 
     moves_offsets = True
 
@@ -66,7 +66,7 @@ class ExactlyOnceWriter:
         group membership is held, because it fences the previous owner.
 
         Raises:
-            RecoveryFailedError: no coordinator accepted us within `recovery_timeout_s`.
+            RecoveryFailedError: no coordinator accepted us within `recovery_timeout_s`, or one refused us.
         """
         topic, within_s = self._settings.requests_topic, self._settings.recovery_timeout_s
         try:
@@ -98,7 +98,7 @@ class ExactlyOnceWriter:
         self._waiting[writing.batch.partition].append(writing)
 
     async def finish(self, writing: Writing) -> None:
-        """Commit all queued batches of the batch's partition in one transaction.
+        """Commit all queued batches of a partition in one transaction, unless this batch is committed.
 
         Raises:
             FencedError: another worker owns the partition, or brokers have ended the transaction.
@@ -156,7 +156,7 @@ class ExactlyOnceWriter:
         return rows
 
     def abandon(self, writing: Writing) -> None:
-        """Abort the partition's transaction. A commit in progress may succeed; recovery reads its rows."""
+        """Drop the partition's batches and abort its transaction. A commit in progress may still succeed."""
         partition = writing.batch.partition
         self._waiting.pop(partition, None)
         if producer := self._producers.pop(partition, None):

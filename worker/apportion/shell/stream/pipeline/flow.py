@@ -1,7 +1,4 @@
-"""State of one assigned partition: its waiting events, batches in flight, and next commit.
-
-The pipeline acts on this state.
-"""
+"""State of one assigned partition: its waiting events, batches in flight, and next commit."""
 
 import asyncio
 from collections import deque
@@ -21,7 +18,7 @@ from apportion.shell.stream.state.rows import PartitionRows
 IN_FLIGHT_MAX = 4
 """Maximum number of batches of a partition in flight."""
 ALONE_MAX = 1_000
-"""Number of events that are composed one by one after a crash; a batch has at most as many."""
+"""Number of events that are composed one by one after a crash: the maximum number of events in a batch."""
 
 
 class Flow:
@@ -41,12 +38,12 @@ class Flow:
 
     Attributes:
         window: The last durable events, for the dead letter share.
-        metadata: Metadata of the durable offset; `next_commit` adds the window and the marker.
+        metadata: Metadata of the durable offset; `next_commit` adds the window, failures and the marker.
         committing: Metadata of the commit that is being made.
         committed_offset: The committed offset; None: there is none.
-        durable_offset: All events before it are durable.
+        durable_offset: All events before it are durable; None: there is no commit, and nothing was fetched.
         failures: Number of workers that ended at the event where this flow began.
-        set_aside: Offset of an event that is refused without being composed.
+        set_aside: Offset of an event that is refused without being composed; None: there is none.
         may_move: True while a batch that commits its own offset is being written, or was given up and may
             still commit.
         failed_offset: Offset of an event that ended this worker by an error. It is committed if all events
@@ -82,9 +79,9 @@ class Flow:
         self._alone = ALONE_MAX if metadata.under_way else 0
         self._is_begun = self._is_suspect = False
         self._is_proven = False
-        """True once a batch of this worker is durable; events that are composed one by one do not count."""
+        """True once a batch is durable that was not composed one by one."""
         self._is_foreign = offset is not None and metadata == NOTHING_KNOWN
-        """True if another client made the commit. Once accepted, the worker commits it again as its own."""
+        """True if another client made the commit, and this worker has not committed it again as its own."""
         self.may_move = False
         self.failed_offset: int | None = None
         self.in_flight: deque[Writing] = deque()
@@ -98,7 +95,7 @@ class Flow:
 
     @property
     def is_full(self) -> bool:
-        """Whether the maximum number of batches is in flight."""
+        """Whether the maximum number of batches is in flight; 1 while events are composed one by one."""
         return len(self.in_flight) >= (1 if self._alone else IN_FLIGHT_MAX)
 
     @property
@@ -132,14 +129,14 @@ class Flow:
             return EVENT if is_next and not self.is_over else BATCH
         return "" if (self._is_proven or self.is_over) and not self._is_suspect else BATCH
 
-    def begin(self, records: Sequence[ConsumerRecord]) -> None:
+    def add_records(self, records: Sequence[ConsumerRecord]) -> None:
         """Queue fetched records."""
         self._is_begun = True
         self.queue.add(records)
         if self.durable_offset is None:
             self.durable_offset = self._begun_offset = records[0].offset
 
-    def durable(self, batch: Batch) -> None:
+    def record_durable(self, batch: Batch) -> None:
         """Record that a batch is durable, after all earlier batches."""
         if self._alone:
             self._alone = max(0, self._alone - batch.events)
@@ -152,7 +149,7 @@ class Flow:
             changelog_end_offset=self.rows.changelog_end,
         )
 
-    def refused(self, batch: Batch) -> None:
+    def record_too_large(self, batch: Batch) -> None:
         """Record that brokers refused a batch for its size; all earlier batches are durable.
 
         If the batch is one event, that event failed. Otherwise the next worker composes events one by one.
@@ -162,7 +159,7 @@ class Flow:
             self.failed_offset = batch.offset
 
     def commit_after(self, batches: Sequence[Batch]) -> tuple[int, str]:
-        """Return the offset and metadata to commit together with the next batches, which are these."""
+        """Return the offset and encoded metadata to commit together with these batches, the next ones."""
         window = self.window.copy()
         window.add(list(chain.from_iterable(batch.outcomes for batch in batches)))
         last = batches[-1]
@@ -173,8 +170,8 @@ class Flow:
         )
         return last.next_offset, encode_metadata(metadata)
 
-    def committed(self, offset: int, metadata: CommitMetadata) -> None:
-        """Record a commit. Sessions that expired before its stream time may be deleted."""
+    def record_commit(self, offset: int, metadata: CommitMetadata) -> None:
+        """Record a commit. Its stream time decides which sessions have expired and may be deleted."""
         self.committed_offset = offset
         self._is_foreign = False
         self._committed = offset, metadata.failures, metadata.under_way
@@ -183,7 +180,7 @@ class Flow:
     def next_commit(self) -> tuple[int, CommitMetadata] | None:
         """Return the offset and metadata to commit now; None: there is nothing new to commit.
 
-        If an event has ended this worker, it is that event's offset with its number of failures.
+        If an event has ended this worker, that is the event's offset with its number of failures.
         """
         offset, failures, under_way = self.durable_offset, self._failures, self._under_way
         if self._is_foreign and offset is not None and not self._is_begun:

@@ -70,7 +70,7 @@ class GapWatch:
         except (KafkaError, TimeoutError):
             return
         for flow in flows:
-            self._pipeline.keep_up(flow)
+            self._pipeline.write_repairs(flow)
 
     async def _find(self, reader: AIOKafkaConsumer, flows: list[Flow]) -> None:
         idle = {flow: flow.rows.changelog_end for flow in flows if not flow.in_flight}

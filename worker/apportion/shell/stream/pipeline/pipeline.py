@@ -2,7 +2,7 @@
 
 `Pipeline.run` is one loop: it reads, composes, and hands batches to the writer. The pipeline limits the
 batches in flight, and abandons them if a partition is revoked or the worker stops. The next offset to commit
-is the end of the last batch that is fully durable. This module uses neither Faust nor the group.
+is the `next_offset` of the last durable batch. This module uses neither Faust nor the group.
 """
 
 import asyncio
@@ -26,11 +26,11 @@ from apportion.shell.stream.state.rows import PartitionRows
 IN_FLIGHT_MAX_BYTES = 64 << 20
 """Limit for all partitions together; one batch may exceed it."""
 _READ_TIMEOUT_S = 0.2
-"""Time that a read waits for records, and thus a rebalance for a read."""
+"""Time that a read waits for records. A rebalance may wait as long for the read."""
 _FULL_TIMEOUT_S = 0.005
-"""Time that a read waits for records if it leaves out a full partition, which may have room soon."""
+"""Wait of a read for records if it leaves out a full partition, which may soon have room."""
 _AGAIN_S = 0.05
-"""Pause before a commit is retried that the group refused because it is rebalancing."""
+"""Pause before the retry of a commit that a rebalancing group refused."""
 
 
 class Pipeline:
@@ -62,8 +62,8 @@ class Pipeline:
         """Start without partitions; `topic` is the requests topic.
 
         `commit` commits the `committable` offsets, and returns whether the group accepted them. `durable` is
-        called with each durable batch. `failed` is called with the reason if a batch cannot be written, and
-        ends its partition. `linger_s` is the pause between reads. `event_failures_max`: see `Flow`.
+        called with each durable batch. `failed` is called with the reason if a batch cannot be written; its
+        partition then writes no more. `linger_s`: pause between reads. `event_failures_max`: see `Flow`.
         """
         self._topic = topic
         self._reader = reader
@@ -161,7 +161,7 @@ class Pipeline:
 
     def fetched(self, partition: int, records: Sequence[ConsumerRecord]) -> None:
         """Queue the records of a fetch."""
-        self.flows[partition].begin(records)
+        self.flows[partition].add_records(records)
         self._woken.set()
 
     async def compose_waiting(self) -> None:
@@ -197,7 +197,7 @@ class Pipeline:
             return
         flow.queue.take(picked, batch)
         if batch.events or (batch.is_ahead and batch.states):
-            self.composed(flow, batch)
+            self.hand_over(flow, batch)
         if batch.failure is not None:
             if isinstance(batch.failure, EventFailedError):
                 flow.failed_offset = batch.failure.offset
@@ -209,8 +209,8 @@ class Pipeline:
             if not await self._commit() and not flow.is_marked:
                 await asyncio.sleep(_AGAIN_S)
 
-    def composed(self, flow: Flow, batch: Batch) -> None:
-        """Hand a batch to the writer."""
+    def hand_over(self, flow: Flow, batch: Batch) -> None:
+        """Hand a batch to the writer, and start the partition's writing task if there is none."""
         writing = Writing(batch, flow.rows, flow.commit_after)
         self._writer.begin(writing)
         flow.in_flight.append(writing)
@@ -218,17 +218,18 @@ class Pipeline:
         if flow.writing is None:
             flow.writing = asyncio.create_task(self._write(flow))
 
-    def keep_up(self, flow: Flow) -> None:
-        """Write repairs of a partition's changelog, unless batches are in flight: the next one has them."""
+    def write_repairs(self, flow: Flow) -> None:
+        """Write repairs of a partition's changelog, unless batches are in flight: the next has them."""
         offset = flow.durable_offset
         if flow.is_over or flow.in_flight or flow.failed_offset is not None or offset is None:
             return
         if flow.rows.has_repairs and self._membership.is_held:
             stream_time_us = flow.metadata.stream_time_us
-            self.composed(flow, self._composer.keep_up(flow.rows, flow.partition, offset, stream_time_us))
+            repairs = self._composer.compose_repairs(flow.rows, flow.partition, offset, stream_time_us)
+            self.hand_over(flow, repairs)
 
     async def _write(self, flow: Flow) -> None:
-        """Write a partition's batches one after another, until none is left."""
+        """Write a partition's batches one after another, until none is left or one cannot be written."""
         while flow.in_flight:
             writing = flow.in_flight[0]
             batch = writing.batch
@@ -242,21 +243,21 @@ class Pipeline:
                 return
             except Exception as error:  # noqa: BLE001 - continuing after any error would lose the batch
                 if isinstance(error, MessageSizeTooLargeError | RecordListTooLargeError):
-                    flow.refused(batch)
+                    flow.record_too_large(batch)
                 self._failed(NotDurableError(self._topic, flow.partition, batch.offset, error))
                 return
             flow.may_move = False
             flow.in_flight.popleft()
             self.in_flight_bytes -= batch.size_bytes
-            flow.durable(batch)
+            flow.record_durable(batch)
             self._durable(batch)
             if writing.is_committed:
-                flow.committed(batch.next_offset, CommitMetadata(stream_time_us=batch.stream_time_us))
+                flow.record_commit(batch.next_offset, CommitMetadata(stream_time_us=batch.stream_time_us))
             self._woken.set()  # the partition has room again
         flow.writing = None
 
     def committable(self) -> Mapping[int, tuple[int, str]]:
-        """Return the offsets to commit now, with their metadata."""
+        """Return the new offsets to commit now by partition, with their encoded metadata."""
         offsets: dict[int, tuple[int, str]] = {}
         for partition, flow in self.flows.items():
             if (commit := flow.next_commit()) is not None:
@@ -264,11 +265,11 @@ class Pipeline:
                 offsets[partition] = offset, encode_metadata(metadata)
         return offsets
 
-    def committed(self, offsets: Mapping[int, int]) -> None:
-        """Record offsets as committed."""
+    def record_commits(self, offsets: Mapping[int, int]) -> None:
+        """Record that the offsets of the last `committable` are committed."""
         for partition, offset in offsets.items():
             if flow := self.flows.get(partition):
-                flow.committed(offset, flow.committing)
+                flow.record_commit(offset, flow.committing)
 
     def abandon(self) -> None:
         """Stop the work on all partitions at once, before a revocation.

@@ -1,8 +1,8 @@
 """Queues of one partition's fetched events: in offset order, or by turns of tenants.
 
-With turns, answers alone may overtake older events. Their rows mark them as answered, so they are skipped
-after a crash, although their offsets lie after the committed offset: that of the first waiting event. A
-refused event leaves no such mark, so it waits for its turn in offset order.
+With turns, events that are answered may overtake older events. The committed offset is that of the first
+waiting event, so after a crash they are read again. They are skipped then, because their rows mark them as
+answered. A refused event leaves no mark, so it waits for its turn in offset order.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ class Queue(Protocol):
         """Return the records to compose next; `is_alone`: at most one."""
 
     def take(self, picked: Picked, batch: Batch) -> None:
-        """Remove a batch's events; set the batch's commit position, and clear a failure that can wait."""
+        """Remove a batch's events; with turns, set its `next_offset`, and clear a failure that can wait."""
 
     def plan(self, *, is_alone: bool) -> bool:
         """Plan the next pick; return whether it may follow before other partitions have their turn."""
@@ -92,11 +92,11 @@ class FifoQueue:
         return not (self or is_writing_full)
 
     def add(self, records: Sequence[ConsumerRecord]) -> None:
-        """Replace the previous fetch, which is composed."""
+        """Replace the previous fetch, whose events are all composed."""
         self._records, self._start = records, 0
 
     def pick(self, *, is_alone: bool) -> Picked:
-        """Return the rest of the fetch."""
+        """Return the rest of the fetch; `is_alone`: its next event."""
         return Picked(self._records[: self._start + 1] if is_alone else self._records, self._start)
 
     def take(self, picked: Picked, batch: Batch) -> None:  # noqa: ARG002 - the first events were picked
@@ -149,7 +149,7 @@ class TurnQueue:
         self._make_due()
 
     def pick(self, *, is_alone: bool) -> Picked:
-        """Return the next turn; `is_alone`: the event in turn, or nothing while its tenant has no share."""
+        """Return the next turn; `is_alone`: the first event, or nothing while its tenant has no share."""
         self.is_due = False
         shares, self._shares = self._shares, None
         if is_alone:
@@ -171,7 +171,7 @@ class TurnQueue:
             batch.failure = None
 
     def plan(self, *, is_alone: bool) -> bool:
-        """Become due at once, or when a tenant may have more."""
+        """Become due at once, or when a tenant's rate permits an event; other partitions come first."""
         if self and not self.is_due:
             wait_s = _ALONE_WAIT_S if is_alone else self._tenants.wait_s()
             if wait_s:

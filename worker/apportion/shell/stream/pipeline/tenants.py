@@ -1,8 +1,8 @@
 """Scheduling of a partition's fetched events by tenant limits: a noisy tenant delays only its own events.
 
-The queue decides only the order: which waiting events are composed next in offset order, and which overtake
-older events. Events of a tenant, and so of a session, keep their order. The order depends on the fetched
-events and the takes alone, except that the limit of events per second uses a clock.
+The queue decides which waiting events are composed next in offset order, and which overtake older events.
+Events of a tenant, and so of a session, keep their order. The order depends only on the fetched and taken
+events, except that the limit of events per second uses a clock.
 """
 
 from collections import OrderedDict, deque
@@ -15,7 +15,7 @@ from msgspec import Struct
 WAITING_MAX_RECORDS = 10_000
 """Maximum number of waiting events of a partition; a full queue stops the partition's fetches."""
 DISTANCE_MAX = 100_000
-"""Maximum offsets between the first waiting and the last fetched event; a crash repeats their reads."""
+"""Maximum offsets from the first waiting to the last fetched event; after a crash all are read again."""
 _TURN_RECORDS = 128
 """Events that are picked together if several tenants wait. Small, so that a new tenant is served soon."""
 _ALONE_RECORDS = 1_000
@@ -61,7 +61,7 @@ class Buckets:
                 self._most = max(_BUCKETS_MAX, 2 * len(self._held))
 
     def wait_s(self, tenant: bytes) -> float:
-        """Return the seconds until an event may be answered."""
+        """Return the seconds until an event of a tenant may be answered."""
         return max(0.0, (1 - self._now(tenant)) / self._rate) if self._rate else 0.0
 
     def _now(self, tenant: bytes) -> float:
@@ -72,7 +72,7 @@ class Buckets:
 class TenantQueue:
     """The waiting events of a partition.
 
-    An event that its row has already processed (`is_seen`) gives no output, and counts for no limit.
+    An event that its row has already processed (`is_seen`) gives no output, and uses up no tenant limit.
     """
 
     def __init__(
@@ -126,7 +126,10 @@ class TenantQueue:
         }
 
     def in_turn(self, shares: dict[bytes, int]) -> list[ConsumerRecord]:
-        """Return the first events in offset order, up to an event whose tenant has used its share."""
+        """Return the first events in offset order, up to an event whose tenant has used its share.
+
+        The events are deducted from `shares`.
+        """
         most = self._most
         picked: list[ConsumerRecord] = []
         for record in self._order.values():
@@ -180,7 +183,7 @@ class TenantQueue:
         self._held_back[_tenant(record)] = record.offset
 
     def wait_s(self) -> float:
-        """Return the seconds until an event may be picked, by the tenants' rates."""
+        """Return the seconds until an event may be picked, by the tenants' rates; 0 if none waits."""
         if not self._order:
             return 0.0
         first = next(iter(self._order.values()))

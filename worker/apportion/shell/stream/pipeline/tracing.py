@@ -40,7 +40,7 @@ class BatchSpans:
         }
 
     def durable(self, batch: Batch) -> None:
-        """Make the span of a durable batch, from the begin of its composition until now."""
+        """Make the span of a durable batch, from the start of its composition until now."""
         now_ns = time_ns()
         composed_ns = now_ns - int((monotonic() - batch.composed_s) * 1e9)
         span = self._tracer.start_span(
@@ -70,7 +70,7 @@ def _named(answer: OutboundRecord) -> dict[str, AttributeValue]:
 
 
 def _traced(answers: Iterable[OutboundRecord]) -> Iterator[tuple[OutboundRecord, SpanContext]]:
-    """Yield each answer that has a valid trace, with that trace without its `tracestate`."""
+    """Yield each answer that has a valid trace, with the trace but without its `tracestate`."""
     extract = TraceContextTextMapPropagator().extract
     for answer in answers:
         received = dict(answer.headers).get(_TRACE)

@@ -1,8 +1,8 @@
 """Verifier of a share of decisions: composes them again in the background and compares the bytes.
 
 Decisions are chosen by their ids, so each worker chooses the same ones. A separate process of lower priority
-composes each from the record's bytes, the session and the policy, without caches. The stream never waits: if
-the queue is full, a decision is dropped and counted, and if the process ends, the stream goes on.
+composes each from the record's bytes, the session and the policy, without caches. The stream never waits. If
+the queue is full or the process has ended, decisions are dropped and counted.
 """
 
 import os
@@ -43,7 +43,7 @@ _settings: Settings
 
 
 class VerifierCounts(Struct):
-    """Results of the chosen decisions; `failed`: they could not be composed again."""
+    """Counts of the chosen decisions; `failed`: composing again failed, `dropped`: it was not tried."""
 
     verified: int = 0
     differences: int = 0
@@ -136,7 +136,7 @@ def _end_with_parent() -> None:
 
 
 def _different_at(chosen: _Chosen) -> str | None:
-    """Return the first field in which a decision differs from its repetition; None: they are equal."""
+    """Compose a decision again; return the first field that differs, None if they are equal."""
     event = codec.event_of(chosen.record, _settings.bounds)
     assert isinstance(event, ContextRequest), "only requests are answered"
     answered = compose(event, _decode_session(chosen.session), _policy(chosen.policy), _engine)

@@ -22,8 +22,8 @@ CommitAfter: TypeAlias = Callable[[Sequence[Batch]], tuple[int, str]]
 class Writing(Struct):
     """A batch in flight, and its sent records.
 
-    `commit_after` returns the offset and metadata to commit with the partition's next batches, up to this
-    one. `is_committed` is true once the batch's transaction has committed them.
+    `commit_after` takes the partition's next batches, and returns the offset and encoded metadata to commit
+    together with them. `is_committed` is true once a transaction has committed the batch.
     """
 
     batch: Batch
@@ -53,7 +53,7 @@ class Writer(Protocol):
         """
 
     async def stop(self) -> None:
-        """Close, and give up records that are not durable."""
+        """Close; records that are not durable when the caller stops waiting are given up."""
 
     async def assign(self, partitions: Collection[int]) -> None:
         """Write for these partitions from now on; called before their rows are recovered.
@@ -74,11 +74,11 @@ class Writer(Protocol):
         """
 
     def abandon(self, writing: Writing) -> None:
-        """Withdraw unsent records; nothing more of the batch is written."""
+        """Withdraw unsent records; records that are being sent may still become durable."""
 
 
 class EffectivelyOnceWriter:
-    """Writes without transactions. Outputs may repeat with the same bytes; rows store the last offset."""
+    """Writes without transactions. Outputs may repeat, with the same bytes except for a decision's `run`."""
 
     moves_offsets = False
 
@@ -137,7 +137,7 @@ class EffectivelyOnceWriter:
         writing.states = self._producer.send(self._changelog, batch.partition, batch.states)
 
     async def rows_acknowledged(self, writing: Writing) -> None:
-        """Wait until all rows are durable."""
+        """Wait until all rows are durable, and record their offsets."""
         await acknowledged(writing.states)
         count_rows(writing.rows, writing.states)
 
@@ -161,7 +161,7 @@ async def acknowledged(sent: Sequence[Sent]) -> None:
 
 
 def count_rows(rows: PartitionRows, sent: Iterable[Sent], *, alone: bool = False) -> None:
-    """Record the offsets of the rows in the changelog; `alone`: no other worker can write there."""
+    """Record the offsets of acknowledged rows; arguments and errors as for `PartitionRows.written`."""
     for part in sent:
-        if (offset := part.offset) >= 0:  # the broker may not know the offset of a repeated record any more
+        if (offset := part.offset) >= 0:  # -1: a broker may have forgotten the offset of a repeated record
             rows.written(offset, offset + part.records - 1, alone=alone)

@@ -1,4 +1,4 @@
-"""Artifacts of the sessions of one partition, in memory, as their bytes in the changelog."""
+"""In-memory artifacts of the sessions of one partition, encoded as in the changelog."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -47,7 +47,7 @@ class Artifacts:
         return [(artifact_key(key, name), artifacts[name], NO_HEADERS) for name in names]
 
     def change(self, key: bytes, row: Row) -> tuple[list[StateRecord], list[StateRecord]]:
-        """Store the artifacts of a row; return the records to write before the row, and after it."""
+        """Store the artifacts of a row; return records to write before the row, and records after it."""
         artifacts = self._artifacts.get(key)
         if not (artifacts or row.artifacts):
             return [], []
@@ -71,7 +71,7 @@ class Artifacts:
             self._artifacts.pop(key, None)
 
     def add(self, key: bytes, name: bytes, value: bytes) -> None:
-        """Store an artifact that was read."""
+        """Store an encoded artifact."""
         self._artifacts.setdefault(key, {})[name] = value
 
     def remove(self, key: bytes, name: bytes) -> None:

@@ -1,6 +1,6 @@
-"""Index of sessions by the minute of their expiry when they were added.
+"""Index of sessions by the minute of event time at which they expired when they were added.
 
-If a session was extended since then, the caller adds it again.
+A later extension does not move a session. When it is due, the caller adds it again.
 """
 
 from heapq import heappop, heappush
@@ -29,7 +29,7 @@ class ExpiryIndex:
         keys.append(key)
 
     def due(self, until_us: int, most: int) -> list[bytes]:
-        """Take out at most `most` sessions of minutes that ended by `until_us`, the earliest first."""
+        """Take out at most `most` sessions of minutes that ended by `until_us`, the earliest minute first."""
         taken: list[bytes] = []
         while self._order and len(taken) < most and (self._order[0] + 1) * _WIDTH_US <= until_us + 1:
             keys = self._minutes[self._order[0]]

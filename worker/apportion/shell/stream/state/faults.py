@@ -60,7 +60,7 @@ class ForeignRecordError(StreamError):
 
 
 class RequestsReplacedError(StreamError):
-    """Rows have seen a record that the requests topic does not have: the topic was replaced."""
+    """A processed record is not in the requests topic any more: the topic was replaced or cut."""
 
     code = "topic_replaced"
 
@@ -87,7 +87,7 @@ class ForeignCommitError(StreamError):
 
 
 class RecoveryFailedError(StreamError):
-    """The state of assigned partitions could not be read to its end."""
+    """The rows of assigned partitions could not be read to the end, or no transaction could begin."""
 
     code = "recovery_failed"
 
@@ -99,7 +99,7 @@ class RecoveryFailedError(StreamError):
 
 
 class UnreadableStateError(StreamError):
-    """A record of the changelog has a format that this version does not know."""
+    """A record of the changelog has a format that this version does not know: a newer version wrote it."""
 
     code = "state_unreadable"
 

@@ -40,8 +40,8 @@ async def forget(settings: Settings, key: bytes) -> Forgotten:
 
     Raises:
         WorkersRunningError: the group has members; after a write too, if a worker started meanwhile.
-        ArtifactMissingError, UnreadableStateError, ChangelogDamagedError: as raised by `read_rows`.
-        BrokerUnreachableError, NotAllowedError: the changelog cannot be read or written.
+        StreamError: an error of `read_rows`.
+        BrokerRefusedError, BrokerUnreachableError, NotAllowedError: the changelog cannot be read or written.
     """
     chosen = partition_of(key, settings.partitioner, settings.partitions)
     partitions = range(settings.partitions) if chosen is None else [chosen]

@@ -55,7 +55,7 @@ async def recover(settings: Settings, rows: Mapping[int, PartitionRows]) -> None
         ForeignCommitError: another client's commit would pass over requests.
         ArtifactMissingError, UnreadableStateError: the changelog is incomplete, or of a newer version.
         ChangelogDamagedError, ForeignRecordError: a record of the changelog cannot be read, or is no row.
-        RecoveryFailedError: nothing could be read for `recovery_timeout_s`.
+        RecoveryFailedError: nothing was read for `recovery_timeout_s`, or a client failed otherwise.
     """
     if not rows:
         return
@@ -90,7 +90,7 @@ async def read_rows(
 
     Raises:
         ArtifactMissingError, UnreadableStateError: the changelog is incomplete, or of a newer version.
-        ChangelogDamagedError: a record of the changelog cannot be read.
+        ChangelogDamagedError, ForeignRecordError: a record of the changelog cannot be read, or is no row.
         KafkaError: the changelog could not be read.
         TimeoutError: nothing could be read for `recovery_timeout_s`.
     """
@@ -108,7 +108,7 @@ async def read_rows(
 
 @asynccontextmanager
 async def _while_it_moves(within_s: float) -> AsyncIterator[Callable[[], None]]:
-    """Yield a function to call at each progress; raises TimeoutError after `within_s` without progress."""
+    """Yield a function to call on progress; raises TimeoutError after `within_s` without a call."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(within_s) as deadline:
         yield lambda: deadline.reschedule(loop.time() + within_s)
@@ -117,7 +117,7 @@ async def _while_it_moves(within_s: float) -> AsyncIterator[Callable[[], None]]:
 async def _read(
     settings: Settings, rows: Mapping[int, PartitionRows], ends: Offsets, moved: Callable[[], None]
 ) -> None:
-    """Read from the offset that the rows contain to the ends."""
+    """Read each partition from the `changelog_offset` of its rows to its end, and join the rows."""
     async with open_reader(settings, "read_committed", FETCH_MAX_BYTES) as reader:
         begins = await patiently(reader.beginning_offsets, ends)
         reader.assign(list(ends))
@@ -155,7 +155,8 @@ async def _checked_ends(
 ) -> Offsets:
     """Return the changelogs' ends, and check that they are not before offsets that were durable.
 
-    Uncommitted records count, because other workers may have written after an open transaction.
+    Nothing is checked if sessions may start afresh. `asking` must read uncommitted records, because other
+    workers may have written after an open transaction.
     """
     topic = changelog_topic(settings)
     expected = {
@@ -192,7 +193,7 @@ async def _require_own_commits(
     commits: Mapping[int, CommittedOffset],
     seen: Mapping[int, Seen],
 ) -> None:
-    """Check that a commit without a worker's metadata passes over no request that sessions have not seen."""
+    """Check that another client's commit skips no unprocessed request."""
     foreign = {
         TopicPartition(settings.requests_topic, partition): commit.offset
         for partition, commit in commits.items()
@@ -219,7 +220,7 @@ def require_readable(partition: TopicPartition, records: Iterable[ConsumerRecord
 async def _require_following(
     settings: Settings, asking: AIOKafkaConsumer, seen_offsets: Mapping[int, int]
 ) -> None:
-    """Check that the requests topic still has the offsets after the rows' last ones.
+    """Check that the requests topic still has the next offset after the last seen one.
 
     This concerns partitions without a commit, which are read from their beginning. Commits expire, and
     requests may have been deleted in the same time.

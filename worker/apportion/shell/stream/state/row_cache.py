@@ -1,6 +1,6 @@
-"""Cache of decoded rows of one partition, with their artifacts prepared.
+"""Cache of decoded rows of one partition, with their prepared artifacts.
 
-It keeps the rows that were used last, up to about 8 MiB. Evicted rows can be decoded again.
+It keeps the rows that were stored last, up to about 8 MiB. Evicted rows can be decoded again.
 """
 
 from collections import OrderedDict
@@ -12,7 +12,7 @@ from apportion.core.session.row import Session
 from apportion.shell.stream.state.row_format import Row
 
 _MAX_BYTES = 8 << 20
-"""The estimated size of the cache of one partition."""
+"""Limit of the estimated size of one partition's cache; one row may exceed it."""
 
 
 class _InUse(Struct, frozen=True):
@@ -37,7 +37,7 @@ class RowsInUse:
         return None if entry is None else entry.row
 
     def put(self, key: bytes, row: Row) -> None:
-        """Store a row, and evict the least recently used rows if the cache is too large."""
+        """Store a row, and evict the least recently stored rows if the cache is too large."""
         before, session = self._rows.pop(key, None), row.session
         if before is not None:
             self._bytes -= before.row_bytes + before.pool_bytes

@@ -3,9 +3,9 @@
 A row begins with the fields that recovery needs, at fixed positions, so that recovery decodes no row.
 
     row        key: the session's key
-               version 2 (1 byte), seen offset (8), expiry in microseconds (8), that event's record time in
-               milliseconds (8), count of artifacts (2), the name of each (12). Then MessagePack: the session
-               without its pool, the ids of its recent requests, and all digests as bytes
+               value: version 2 (1 byte), seen offset (8), expiry in microseconds (8), record time of the seen
+               event in milliseconds (8), count of artifacts (2), the name of each (12). Then MessagePack: the
+               session without its pool, its recent requests' ids and decision ids, and all digests as bytes
 
     artifact   key: the session's key, 0xff, the artifact's name: the offset of the event that published it
                (8), and 0 (4)
@@ -53,13 +53,16 @@ NO_HEADERS: Headers = ()
 
 
 class UnreadableRowError(ValueError):
-    """A record has a format that this version does not know; raised by every function that reads a row."""
+    """A record has a format that this version does not know.
+
+    Raised by `decode_row`, `is_row`, `seen_offset_of` and `timestamp_ms_of`.
+    """
 
 
 class Row(Struct, frozen=True, gc=False):
     """A session, and the offset of the last event that it has processed.
 
-    `timestamp_ms` is the time of the record at that offset (-1: unknown); it identifies the requests topic.
+    `timestamp_ms` is the time of the record at that offset (-1: unknown), to detect a replaced topic.
     `artifacts` are the names of the pool's artifacts in the changelog, in order; empty until they are named.
     """
 
@@ -103,7 +106,11 @@ def encode_row(row: Row) -> bytes:
 
 
 def decode_row(value: bytes, pool: Sequence[Pooled] = ()) -> Row:
-    """Return the row of a changelog record; `pool` has its artifacts, in the order of their names."""
+    """Return the row of a changelog record; `pool` has its artifacts, in the order of their names.
+
+    Raises:
+        msgspec.ValidationError: a newer version wrote it, in the same format.
+    """
     _, seen_offset, _, timestamp_ms, count = _prefix(value)
     names = artifact_names(value)
     assert len(pool) == count, "a row is joined with its artifacts before it is decoded"
@@ -125,7 +132,7 @@ def decode_row(value: bytes, pool: Sequence[Pooled] = ()) -> Row:
 
 
 def is_row(value: bytes) -> bool:
-    """Return whether a value is a row; other values are from other programs."""
+    """Return whether a value is a row of this version; other programs wrote other values."""
     if not value or value[0] not in _VERSIONS:
         return False
     return len(value) >= _PREFIX.size if value[0] == _VERSION else bool(_prefix(value))
@@ -137,12 +144,12 @@ def seen_offset_of(value: bytes) -> int:
 
 
 def timestamp_ms_of(value: bytes) -> int:
-    """Return the time of the record at a row's last offset; -1: unknown."""
+    """Return the time of the record at a row's last processed offset, in milliseconds; -1: unknown."""
     return _prefix(value)[3]
 
 
 def expires_us_of(value: bytes) -> int:
-    """Return the event time at which a row's session expires; `NEVER_US`: never."""
+    """Return the event time at which a row's session expires, in microseconds; `NEVER_US`: never."""
     return int.from_bytes(value[_EXPIRY], "big", signed=True)
 
 
@@ -209,7 +216,7 @@ def with_names(row: Row, before: Row | None) -> Row:
 
 
 def _expires_us(session: Session) -> int:
-    """Return when a row may be removed; at once if it has no start, as after a retraction alone."""
+    """Return the event time at which a session expires; 0 without a start, as after a retraction alone."""
     if session.start_us is None:
         return 0
     expires_us = session.expires_us

@@ -1,4 +1,4 @@
-"""Session rows of one partition, and the records that bring the changelog up to date with them.
+"""Session rows of one partition, and the records that bring its changelog up to date.
 
 Rows are kept as their bytes in the changelog; recently used rows are also kept decoded. There is no I/O: the
 writer appends the returned records, and a recovery passes in the records that it reads.
@@ -81,7 +81,7 @@ class PartitionRows:
         """Start empty; `where` names the changelog partition in errors."""
         self.time = StreamTime(max_lateness_s)
         self.changelog_offset = 0
-        """The offset before which the changelog is contained in these rows."""
+        """The offset before which these rows contain all records of the changelog."""
         self.changelog_end = 0
         """The known end of the changelog (exclusive)."""
         self.committed_by = ""
@@ -105,12 +105,12 @@ class PartitionRows:
 
     @property
     def size_bytes(self) -> int:
-        """Total bytes of rows and artifacts; each call visits all of them."""
+        """Total encoded bytes of rows and artifacts, without unwritten changes; each call visits all."""
         return self._artifacts.size_bytes + sum(map(len, self.values.values()))
 
     @property
     def last_seen(self) -> tuple[int, int] | None:
-        """The greatest processed offset of all rows, and its record's timestamp; None without rows."""
+        """The greatest processed offset of all rows, and its record's time in ms; None without rows."""
         last = max(self.values.values(), key=seen_offset_of, default=None)
         return None if last is None else (seen_offset_of(last), timestamp_ms_of(last))
 
@@ -141,7 +141,7 @@ class PartitionRows:
         self._changed[key] = with_names(row, self.row(key)) if row.session.pool else row
 
     def changes(self, keys: Iterable[bytes]) -> list[list[StateRecord]]:
-        """Return the records of these sessions' changes, one group for each session.
+        """Return the records of these sessions' changes, one group for each changed session.
 
         A group must be in one record batch: after a crash between its records, answers would differ.
         """
@@ -149,7 +149,7 @@ class PartitionRows:
         return [self._records(key, row) for key in keys if (row := changed.pop(key, None)) is not None]
 
     def restore(self, before: Mapping[bytes, Row | None]) -> None:
-        """Restore the given rows, because later changes were abandoned; None removes a row."""
+        """Restore these rows, because later changes were abandoned; None removes a row."""
         for key, row in before.items():
             self._changed.pop(key, None)
             self._in_use.forget(key)
@@ -163,8 +163,8 @@ class PartitionRows:
     def written(self, first_offset: int, last_offset: int, *, alone: bool = False) -> None:
         """Record that our records are in the changelog, from the first to the last offset.
 
-        Offsets before them that others wrote are a gap. With `alone` no other worker can write, so they are
-        transaction markers.
+        Unknown offsets before them are a gap that others wrote. With `alone`, no other worker can write, so
+        they are transaction markers.
 
         Raises:
             ChangelogTruncatedError: the offsets were used before, so the changelog was replaced or cut.
@@ -196,8 +196,8 @@ class PartitionRows:
     def repair(self, records: Iterable[ChangelogRecord]) -> int:
         """Schedule rows to be written again after late records of a gap; return the number of late records.
 
-        A record is late if its processed offset is lower than the current row's, or if it removes an artifact
-        of that row. Other records change nothing: the session's next rows come after them.
+        A record is late if its processed offset is lower than the current row's, if it removes an artifact of
+        that row, or if it is no row. Other records change nothing: the session's next rows come after them.
 
         Raises:
             UnreadableRowError: a newer version wrote a record.
@@ -228,7 +228,7 @@ class PartitionRows:
     def read(self, records: Iterable[ChangelogRecord]) -> None:
         """Add changelog records, in order; a session's row with the greatest processed offset counts.
 
-        Call `join` after the last record.
+        If offsets are equal, the later row counts. Call `join` after the last record.
 
         Raises:
             UnreadableRowError: a newer version wrote a record.
@@ -262,7 +262,7 @@ class PartitionRows:
     def join(self, end_offset: int, *, afresh: bool = False) -> None:
         """Join the rows with their artifacts after a read up to an offset; drop artifacts without a row.
 
-        With `afresh`, sessions with missing artifacts are dropped.
+        With `afresh`, rows with missing artifacts are dropped instead of an error.
 
         Raises:
             ArtifactMissingError: a row names an artifact that is missing from the changelog.
@@ -286,8 +286,8 @@ class PartitionRows:
     def upkeep(self) -> Upkeep:
         """Return records that keep the changelog small and correct, to write with the batch of `changes`.
 
-        They remove expired rows and artifacts without a row. They write a row again if a late row follows it,
-        because compaction keeps only the last one.
+        They remove expired rows and artifacts without a row. They write a row again if a late record follows
+        it, because compaction keeps only the last record.
         """
         upkeep = Upkeep()
         groups = upkeep.groups
@@ -334,7 +334,7 @@ class PartitionRows:
                 self._orphans.append(key)
 
     def _read_artifact(self, key: bytes, value: bytes | None) -> None:
-        """Add or drop an artifact; if its row still names it, the tombstone is late."""
+        """Add or drop an artifact. A tombstone is late if the row still names the artifact."""
         session, _, name = key.partition(SEPARATOR)
         if value is not None:
             self._artifacts.add(session, name, value)
@@ -375,7 +375,7 @@ class PartitionRows:
         return value
 
     def _let_go(self, key: bytes, until_us: int, upkeep: Upkeep) -> list[StateRecord]:
-        """Remove a row if it has expired by `until_us`; otherwise check it again when it expires."""
+        """Remove a row that expired by `until_us`, and return its tombstones; otherwise check it later."""
         value = self.values.get(key)
         if value is None:
             return []

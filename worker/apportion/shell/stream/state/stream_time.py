@@ -1,8 +1,8 @@
 """Stream time of a partition: the greatest event time so far, which decides lateness and expiry.
 
-Every well-formed event on its partition counts, unless it is too late or too far ahead. So an event that a
-row has already processed counts without being composed. Rows expire by the committed stream time, which is
-the only one known after a crash.
+Every well-formed request and artifact on its partition counts, unless it is too late or too far ahead. So an
+event that a row has already processed counts without being composed. Rows expire by the committed stream
+time, because only that time is known after a crash.
 """
 
 from apportion.core.bounds import Bounds
@@ -26,7 +26,7 @@ class StreamTime:
         """Start at 0. With `max_lateness_s` 0, no event is too late and no row expires."""
         self._max_lateness_us = max_lateness_s * _MICROSECONDS
         self.is_bounded = max_lateness_s > 0
-        """Whether events can be too late."""
+        """Whether events can be too late, and rows expire."""
         self.seen_us = 0
         """The stream time up to the last composed event."""
         self.committed_us = 0
@@ -42,7 +42,7 @@ class StreamTime:
         self.seen_us = self.committed_us = committed_us
 
     def see(self, event: Event, record: Record) -> None:
-        """Advance to the time of an event, unless it is refused; a retraction does not advance time.
+        """Advance to the time of an event, unless it is refused; a retraction does not advance it.
 
         Raises:
             EventError: the event is too far ahead of its record's time, or too far behind the stream time.

@@ -1,8 +1,8 @@
 """Identity of the requests topic: checks by remembered records that it is still the same topic.
 
 If the topic is deleted and created again while a worker is idle, the worker would continue at its old offset
-and skip events. Brokers delete the commits with the topic, and offsets do not differ once the new topic is
-long enough.
+and skip events. Neither commits nor offsets show it: brokers delete the commits with the topic, and offsets
+are valid again once the new topic is long enough.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ async def require_same_requests(asking: AIOKafkaConsumer, topic: str, seen: Mapp
     """Check that the seen records are still in the topic; records removed by retention are ignored.
 
     Raises:
-        RequestsReplacedError: a partition ends before a seen record, or has another record at its offset.
+        RequestsReplacedError: a partition ends before a seen record, or has a record of another time there.
     """
     partitions = {TopicPartition(topic, partition): last for partition, last in seen.items()}
     begins = await patiently(asking.beginning_offsets, partitions)
@@ -67,7 +67,7 @@ class RequestsWatch:
         If the brokers do not answer, the next call repeats the check.
 
         Raises:
-            RequestsReplacedError: a record that was seen is gone or replaced.
+            RequestsReplacedError: a remembered record is missing or replaced.
         """
         durable = self._durable()
         seen = {partition: last for partition, last in self._seen.items() if partition in durable}
