@@ -39,6 +39,15 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
+class CommandError(Exception):
+    """A command's own error, with its code and the exit code."""
+
+    def __init__(self, code: str, message: str, exit_code: ExitCode = ExitCode.FAILURE) -> None:
+        super().__init__(message)
+        self.code = code
+        self.exit_code = exit_code
+
+
 def main() -> None:
     """Run the command line. A typed error becomes one line per problem on stderr, and an exit code."""
     try:

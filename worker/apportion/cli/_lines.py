@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import typer
 
+from apportion.cli import CommandError, ExitCode
 from apportion.cli._files import GZIP_MAGIC, naming
 from apportion.cli._progress import progress
 
@@ -22,19 +23,11 @@ DEAD_LETTERS = ("context-dead-letter",)
 _OUR_TYPE = re.compile(rb'\s*\{\s*"type"\s*:\s*"(context-[a-z-]+)"')
 
 
-class WrongFileError(Exception):
-    """A file begins with a record that belongs in another file."""
-
-    code = "wrong_file"
-    exit_code = 2
-
-
 def lines_of(source: BinaryIO, line_max_bytes: int, holding: Sequence[str]) -> "Iterator[Record]":
     """Yield the lines of a file that holds records of these types. An empty file is named on stderr.
 
     Raises:
-        FileFailedError: the file cannot be read.
-        WrongFileError: the first line is a record of another type of ours.
+        CommandError: the file cannot be read, or begins with a record of another type of ours.
     """
     from apportion.engine.offline.lines import read_lines
 
@@ -47,12 +40,13 @@ def lines_of(source: BinaryIO, line_max_bytes: int, holding: Sequence[str]) -> "
             return
         value = first.value or b""
         if value.startswith(GZIP_MAGIC):
-            raise WrongFileError(f"{source.name}: is compressed by gzip: use `gunzip -c`, or give the file")
+            message = f"{source.name}: is compressed by gzip: use `gunzip -c`, or give the file"
+            raise CommandError("wrong_file", message, ExitCode.USAGE)
         found = _OUR_TYPE.match(value)
         if found and (name := found[1].decode()) not in holding:
-            raise WrongFileError(
-                f"{source.name}: line 1 is a {name}, expected {' or '.join(holding)}: are the files swapped?"
-            )
+            kinds = " or ".join(holding)
+            message = f"{source.name}: line 1 is a {name}, expected {kinds}: are the files swapped?"
+            raise CommandError("wrong_file", message, ExitCode.USAGE)
         yield first
         yield from lines
 

@@ -5,12 +5,12 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal, TypeAlias
 
 import typer
 
+from apportion.cli import CommandError, ExitCode
 from apportion.cli._files import EventsFile, naming, open_events, require_distinct, require_free
 from apportion.cli._lines import EVENTS, lines_of, watched
 from apportion.cli._settings import read_settings, with_settings
@@ -25,29 +25,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(add_completion=False)
 
+ComposeFormat: TypeAlias = Literal["openai", "anthropic", "text"]
 _LISTED_MAX = 3
 """The largest number of refused events of one code that stderr lists."""
-
-
-class ComposeFormat(StrEnum):
-    """The format of the answers."""
-
-    OPENAI = "openai"
-    ANTHROPIC = "anthropic"
-    TEXT = "text"
-
-
-class DeadLettersError(Exception):
-    """All events were read, and some of them were refused."""
-
-    code = "dead_letters"
-    exit_code = 3
-
-
-class FormsMissingError(Exception):
-    """All requests were answered, and some answers cannot be expressed in the requested format."""
-
-    code = "forms_missing"
 
 
 @app.command(cls=with_settings("default_policy", "policies", "fingerprint_secret_file", "decision_detail"))
@@ -103,9 +83,10 @@ def compose(  # noqa: PLR0913 - a command takes its flags by name
     if counts:
         kept = f"they are in {dead_letters}" if dead_letters else "--dead-letters FILE keeps them"
         codes = ", ".join(f"{code} {count:,}" for code, count in counts.most_common())
-        raise DeadLettersError(f"events refused: {counts.total():,} ({codes}); {kept}")
+        message = f"events refused: {counts.total():,} ({codes}); {kept}"
+        raise CommandError("dead_letters", message, ExitCode.DEAD_LETTERS)
     if form.missing:
-        raise FormsMissingError(f"answers without a form in {output_format}: {form.missing:,}")
+        raise CommandError("forms_missing", f"answers without a form in {output_format}: {form.missing:,}")
 
 
 def _answers(
@@ -168,7 +149,7 @@ class _Form:
         from apportion.printable import printable
 
         text = composed.text
-        if self._format is ComposeFormat.TEXT and sys.stdout.isatty() and isinstance(text, str):
+        if self._format == "text" and sys.stdout.isatty() and isinstance(text, str):
             typer.echo("\n".join(printable(line) for line in text.expandtabs().splitlines()))
         else:
             _write(sys.stdout.buffer, self._shaped(composed))

@@ -5,9 +5,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from decimal import Decimal
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -28,13 +27,6 @@ if TYPE_CHECKING:
     from apportion.settings import Settings
 
 app = typer.Typer(add_completion=False)
-
-
-class ReplayFormat(StrEnum):
-    """The format of a replay's output."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 def _price(text: str) -> Decimal:
@@ -81,8 +73,8 @@ def replay(  # noqa: PLR0913 - a command takes its flags by name
         ),
     ] = None,
     form: Annotated[
-        ReplayFormat, typer.Option("--format", help="Format of the output.")
-    ] = ReplayFormat.TABLE,
+        Literal["table", "json"], typer.Option("--format", help="Format of the output.")
+    ] = "table",
 ) -> None:
     """Compose recorded events again under a change, and show how each decision changes.
 
@@ -167,8 +159,8 @@ def _change(
 class _Printing:
     """Prints the results of a replay in the requested format, and ends the command."""
 
-    def __init__(self, form: ReplayFormat, price: Decimal | None) -> None:
-        self.is_json = form is ReplayFormat.JSON
+    def __init__(self, form: str, price: Decimal | None) -> None:
+        self.is_json = form == "json"
         self._price = price
         self._extract: ReplayExtract | None = None
 
