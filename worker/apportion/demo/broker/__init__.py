@@ -3,23 +3,7 @@
 It leaves nothing behind. It does not prove anything about Apache Kafka, against which other tests run.
 """
 
+from apportion.demo.broker.binary import EmbeddedBrokerError
 from apportion.demo.broker.embedded import EmbeddedBroker, embedded_broker
-from apportion.demo.broker.errors import (
-    BrokerEndedError,
-    BrokerErrorCode,
-    BrokerNotInstalledError,
-    BrokerNotStartedError,
-    BrokerNotSupportedError,
-    EmbeddedBrokerError,
-)
 
-__all__ = (
-    "BrokerEndedError",
-    "BrokerErrorCode",
-    "BrokerNotInstalledError",
-    "BrokerNotStartedError",
-    "BrokerNotSupportedError",
-    "EmbeddedBroker",
-    "EmbeddedBrokerError",
-    "embedded_broker",
-)
+__all__ = ("EmbeddedBroker", "EmbeddedBrokerError", "embedded_broker")

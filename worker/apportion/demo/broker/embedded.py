@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from apportion.demo.broker.binary import broker_binary
-from apportion.demo.broker.errors import INSTEAD, BrokerEndedError, BrokerNotStartedError
+from apportion.demo.broker.binary import INSTEAD, EmbeddedBrokerError, broker_binary
 
 _WATCHDOG = Path(__file__).with_name("watchdog.py")
 _READY = "ready "
@@ -35,12 +34,12 @@ class EmbeddedBroker:
         """Require that the broker is still running.
 
         Raises:
-            BrokerEndedError: it has ended, and clients would retry forever.
+            EmbeddedBrokerError: it has ended, and clients would retry forever.
         """
         if self.watchdog.poll() is not None:
             reason, output = _last_words(self.watchdog)
             lost = f"the embedded broker at {self.bootstrap_servers} {reason}, and its topics are lost"
-            raise BrokerEndedError(f"{lost}: start again{output}", self.bootstrap_servers)
+            raise EmbeddedBrokerError("broker_ended", f"{lost}: start again{output}", self.bootstrap_servers)
 
 
 @contextmanager
@@ -51,9 +50,8 @@ def embedded_broker(ready_timeout_s: float = 10.0) -> Iterator[EmbeddedBroker]:
     the broker, because it has its own session. After kill -9 of this process it ends at once.
 
     Raises:
-        BrokerNotSupportedError: it does not run on this platform.
-        BrokerNotInstalledError: the extra `demo` is not installed.
-        BrokerNotStartedError: it ended, or did not answer within `ready_timeout_s`.
+        EmbeddedBrokerError: it does not run on this platform, the extra `demo` is not installed, or it ended
+            or did not answer within `ready_timeout_s`.
     """
     binary = str(broker_binary())
     # leaving this block closes the pipe that the watchdog reads, and waits for it
@@ -70,7 +68,7 @@ def embedded_broker(ready_timeout_s: float = 10.0) -> Iterator[EmbeddedBroker]:
         if not first_line.startswith(_READY):
             reason, output = _last_words(watchdog, first_line)
             message = f"the embedded broker {reason}; if it never starts on this machine, {INSTEAD}{output}"
-            raise BrokerNotStartedError(message, binary)
+            raise EmbeddedBrokerError("broker_not_started", message, binary)
         yield EmbeddedBroker(first_line.removeprefix(_READY).rstrip(), watchdog)
 
 
