@@ -80,7 +80,7 @@ def demo(
     except KeyboardInterrupt:
         screen.tell("Stopped.")
         raise typer.Exit(ExitCode.OK if keep else ExitCode.INTERRUPTED) from None
-    if (refused := screen.tally.summary().dead_letters) > story.refused:
+    if (refused := screen.tally.dead_letters) > story.refused:
         typer.echo(f"apportion: dead_letters: {refused:,} events were refused", err=True)
         raise typer.Exit(ExitCode.DEAD_LETTERS)
 

@@ -7,7 +7,6 @@ of the path to the edited files, and `risk_alignment` is the churn of the path. 
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from enum import StrEnum
 from itertools import chain, islice
 from typing import NamedTuple
 
@@ -15,7 +14,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from apportion.demo.workload import paths
 from apportion.demo.workload.history import Past, RepositoryHistory
-from apportion.demo.workload.index import FileRole, Index
+from apportion.demo.workload.index import Index
 from apportion.demo.workload.moment import Edit, Moment, MomentQuery, diff_pieces
 from apportion.demo.workload.repository import Repository
 from apportion.demo.workload.syntax import language
@@ -40,37 +39,24 @@ _SIMILAR_PIECES = 10
 _MESSAGES = 8
 
 
-class CandidateKind(StrEnum):
-    """Kinds of candidates."""
-
-    LOCAL_DIFF = "local_diff"
-    RECENT_EDIT = "recent_edit"
-    SYMBOL_CONTEXT = "symbol_context"
-    DEPENDENCY_GRAPH = "dependency_graph"
-    TEST_CONTEXT = "test_context"
-    RULE_DOC = "rule_doc"
-    CONSTRAINT = "constraint"
-    SEMANTIC_MATCH = "semantic_match"
-    SESSION_HISTORY = "session_history"
-
-
 _LANES = {
-    CandidateKind.LOCAL_DIFF: "local",
-    CandidateKind.RECENT_EDIT: "local",
-    CandidateKind.SYMBOL_CONTEXT: "structure",
-    CandidateKind.DEPENDENCY_GRAPH: "structure",
-    CandidateKind.TEST_CONTEXT: "structure",
-    CandidateKind.RULE_DOC: "rules",
-    CandidateKind.CONSTRAINT: "policy",
-    CandidateKind.SEMANTIC_MATCH: "retrieved",
-    CandidateKind.SESSION_HISTORY: "history",
+    "local_diff": "local",
+    "recent_edit": "local",
+    "symbol_context": "structure",
+    "dependency_graph": "structure",
+    "test_context": "structure",
+    "rule_doc": "rules",
+    "constraint": "policy",
+    "semantic_match": "retrieved",
+    "session_history": "history",
 }
+"""The lane of each kind."""
 
 
 class WorkloadCandidate(Struct, frozen=True, omit_defaults=True):
     """A candidate of `context-request.v1`. The order of the fields is that of the JSON."""
 
-    kind: CandidateKind
+    kind: str
     lane: str
     content: str
     created_at: str
@@ -102,7 +88,7 @@ class Scene:
         self.query = MomentQuery(moment, index)
         self.edited = tuple(edit.path for edit in moment.foci)
 
-    def of_file(self, kind: CandidateKind, piece: _Piece, tags: tuple[str, ...] = ()) -> WorkloadCandidate:
+    def of_file(self, kind: str, piece: _Piece, tags: tuple[str, ...] = ()) -> WorkloadCandidate:
         """Return a part of a file as a candidate, with the age of the file's content."""
         oid = self.index.oid(piece.path)
         now_s = self.moment.time_s
@@ -124,8 +110,8 @@ class Scene:
     def of_commit(self, past: Past, message: str) -> WorkloadCandidate:
         """Return an earlier commit's message as a candidate, with the highest scores of its paths."""
         return WorkloadCandidate(
-            kind=CandidateKind.SESSION_HISTORY,
-            lane=_LANES[CandidateKind.SESSION_HISTORY],
+            kind="session_history",
+            lane=_LANES["session_history"],
             content=head(message),
             created_at=timestamp(past.commit.time_s),
             relevance=self.query.relevance(head(message)),
@@ -139,11 +125,11 @@ class Scene:
         ranked = (piece for piece in pieces if piece.text.strip())
         return sorted(ranked, key=lambda piece: (-self.query.relevance(piece.text), piece))[:count]
 
-    def chunks(self, path: str) -> Iterator[_Piece]:
-        """Yield the chunks of a file, within the part that the index analyses."""
-        oid = self.index.oid(path)
-        for ordinal, text in enumerate(() if oid is None else self.index.chunks(oid)):
-            yield _Piece(path, ordinal, text)
+    def chunks(self, *files: str) -> Iterator[_Piece]:
+        """Yield the chunks of files, within the parts that the index analyses."""
+        for path in files:
+            for ordinal, text in enumerate(self.index.chunks(self.index.oid(path))):
+                yield _Piece(path, ordinal, text)
 
 
 def timestamp(time_s: int) -> str:
@@ -165,7 +151,7 @@ def _diffs(scene: Scene) -> Iterator[WorkloadCandidate]:
     """Yield the edits of the request, then the other edits that are not committed yet."""
     others = (edit for edit in scene.moment.pending if edit.path not in scene.edited)
     pieces = (
-        scene.of_file(CandidateKind.LOCAL_DIFF, _Piece(edit.path, ordinal, text), (edit.status,))
+        scene.of_file("local_diff", _Piece(edit.path, ordinal, text), (edit.status,))
         for edit in (*scene.moment.foci, *others)
         for ordinal, text in enumerate(islice(diff_pieces(edit), _DIFF_PIECES_PER_FILE))
     )
@@ -176,10 +162,10 @@ def _recent_edits(scene: Scene) -> Iterator[WorkloadCandidate]:
     """Yield the new text around the edits, then files of the session's earlier commits."""
     touched = (piece for edit in scene.moment.foci for piece in _touched(scene, edit))
     for piece in islice(touched, _RECENT_PIECES):
-        yield scene.of_file(CandidateKind.RECENT_EDIT, piece)
+        yield scene.of_file("recent_edit", piece)
     for path in islice(_earlier_in_session(scene), _SESSION_FILES):
         for piece in scene.best(scene.chunks(path), 1):
-            yield scene.of_file(CandidateKind.RECENT_EDIT, piece)
+            yield scene.of_file("recent_edit", piece)
 
 
 def _touched(scene: Scene, edit: Edit) -> Iterator[_Piece]:
@@ -216,7 +202,7 @@ def _symbols(scene: Scene) -> Iterator[WorkloadCandidate]:
         if definition.name == name
     )
     for piece in scene.best(islice(pieces, _SYMBOLS_WEIGHED), _SYMBOLS):
-        yield scene.of_file(CandidateKind.SYMBOL_CONTEXT, piece)
+        yield scene.of_file("symbol_context", piece)
 
 
 def _graphs(scene: Scene) -> Iterator[WorkloadCandidate]:
@@ -226,7 +212,7 @@ def _graphs(scene: Scene) -> Iterator[WorkloadCandidate]:
         edges += [f"{importer} -> {path}\n" for importer in scene.index.importers(path)]
         if edges:
             piece = _Piece(path, 0, "".join(edges[:_GRAPH_LINES]))
-            yield scene.of_file(CandidateKind.DEPENDENCY_GRAPH, piece)
+            yield scene.of_file("dependency_graph", piece)
 
 
 def _tests(scene: Scene) -> Iterator[WorkloadCandidate]:
@@ -234,7 +220,7 @@ def _tests(scene: Scene) -> Iterator[WorkloadCandidate]:
     found = dict.fromkeys(test for path in scene.edited for test in scene.index.tests_of(path))
     files = islice((path for path in found if path not in scene.edited), _TEST_FILES)
     for piece in scene.best((piece for path in files for piece in _cases(scene, path)), _TEST_PIECES):
-        yield scene.of_file(CandidateKind.TEST_CONTEXT, piece)
+        yield scene.of_file("test_context", piece)
 
 
 def _cases(scene: Scene, path: str) -> Iterator[_Piece]:
@@ -248,24 +234,24 @@ def _cases(scene: Scene, path: str) -> Iterator[_Piece]:
 
 
 def _rule_docs(scene: Scene) -> Iterator[WorkloadCandidate]:
-    files = scene.index.files(FileRole.RULE_DOC)[:_RULE_FILES]
-    for piece in scene.best((piece for path in files for piece in scene.chunks(path)), _RULE_PIECES):
-        yield scene.of_file(CandidateKind.RULE_DOC, piece)
+    files = scene.index.files("rule_doc")[:_RULE_FILES]
+    for piece in scene.best(scene.chunks(*files), _RULE_PIECES):
+        yield scene.of_file("rule_doc", piece)
 
 
 def _constraints(scene: Scene) -> Iterator[WorkloadCandidate]:
     """Yield the first chunk of each file."""
-    for path in scene.index.files(FileRole.CONSTRAINT)[:_CONSTRAINTS]:
+    for path in scene.index.files("constraint")[:_CONSTRAINTS]:
         for piece in islice(scene.chunks(path), 1):
             if not piece.text.isspace():
-                yield scene.of_file(CandidateKind.CONSTRAINT, piece)
+                yield scene.of_file("constraint", piece)
 
 
 def _similar(scene: Scene) -> Iterator[WorkloadCandidate]:
     """Yield the most relevant chunks of similar files, without the edited ones."""
     files = scene.index.similar(scene.query.weights, scene.edited)
-    for piece in scene.best((piece for path in files for piece in scene.chunks(path)), _SIMILAR_PIECES):
-        candidate = scene.of_file(CandidateKind.SEMANTIC_MATCH, piece)
+    for piece in scene.best(scene.chunks(*files), _SIMILAR_PIECES):
+        candidate = scene.of_file("semantic_match", piece)
         if candidate.relevance:
             yield candidate
 
