@@ -27,12 +27,11 @@ from apportion.doors.gateway.backend import (
     BackendAwayError,
     GatewayAnswer,
     NotRecordedError,
-    SubmittedArtifact,
-    SubmittedRequest,
+    SubmittedEvent,
+    TraceHeaders,
 )
 from apportion.doors.gateway.numbers import GatewayNumbers
 from apportion.doors.gateway.problems import ProblemError, internal_error, of_http, refused, response_of
-from apportion.doors.gateway.trace_context import TraceHeaders, trace_headers
 from apportion.settings import Settings
 
 if TYPE_CHECKING:  # its library is an extra
@@ -44,7 +43,6 @@ _TRACED_PREFIX = "/v1/"
 _SPAN: "web.RequestKey[CallSpan]" = web.RequestKey("span")
 _composed = json.Decoder(ContextComposed)
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-S = TypeVar("S", SubmittedRequest, SubmittedArtifact)
 A = TypeVar("A")
 
 
@@ -157,8 +155,8 @@ class GatewayApp:
     async def _submit(
         self,
         request: web.Request,
-        read: Callable[[bytes, Bounds, TraceHeaders], S],
-        send: Callable[[S], Awaitable[A]],
+        read: Callable[[bytes, Bounds, TraceHeaders], SubmittedEvent],
+        send: Callable[[SubmittedEvent], Awaitable[A]],
     ) -> A:
         """Admit a call, `read` its event, check that the caller's token covers it, and `send` it.
 
@@ -271,7 +269,7 @@ class GatewayApp:
 def _trace_of(request: web.Request) -> TraceHeaders:
     """Return the trace context of a call's event: its span, or without one the caller's."""
     span = request.get(_SPAN)
-    return trace_headers(request) if span is None else span.headers()
+    return calls.trace_headers(request) if span is None else span.headers()
 
 
 def _host_of(request: web.Request) -> str:

@@ -13,8 +13,7 @@ from apportion.doors.gateway.backend import (
     AnswerGoneError,
     GatewayAnswer,
     NotRecordedError,
-    SubmittedArtifact,
-    SubmittedRequest,
+    SubmittedEvent,
 )
 from apportion.engine.assembly import create_catalogue, create_engine
 from apportion.engine.offline.sessions import Sessions
@@ -40,7 +39,7 @@ class LocalBackend:
         self._events, self._decisions = events, decisions
         self._answers: Bounded[str, tuple[bytes, bytes]] = Bounded(_ANSWERS_MAX)
 
-    async def compose(self, request: SubmittedRequest, *, with_decision: bool) -> GatewayAnswer:
+    async def compose(self, request: SubmittedEvent, *, with_decision: bool) -> GatewayAnswer:
         """Return the answer to a request, as `Backend` says."""
         session, outcome = self._sessions.answer(request.event)
         assert outcome is not None, "a request has an answer"
@@ -55,7 +54,7 @@ class LocalBackend:
             raise AnswerGoneError
         return GatewayAnswer(answer[0], answer[1] if with_decision else b"", first is not UNSET)
 
-    async def publish(self, event: SubmittedArtifact) -> None:
+    async def publish(self, event: SubmittedEvent) -> None:
         """Take an artifact or a retraction, as `Backend` says."""
         session, _ = self._sessions.answer(event.event)
         self._record(event.value)
