@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -20,11 +20,9 @@ from apportion.printable import printable
 if TYPE_CHECKING:
     from msgspec import Struct
 
-    from apportion.decisions.recompose.ranges import RecordSelection
-    from apportion.decisions.replay.replaying import ReplayExtract, ReplayResult, WhatIf
+    from apportion.decisions.replay.replaying import ReplayExtract, ReplayResult
     from apportion.decisions.replay.sums import Sum
     from apportion.decisions.replay.whatif import Change
-    from apportion.settings import Settings
 
 app = typer.Typer(add_completion=False)
 
@@ -89,43 +87,25 @@ def replay(  # noqa: PLR0913 - a command takes its flags by name
       apportion replay events.jsonl decisions.jsonl --without history --format json | jq .lost
       apportion replay --from-topics --since 2026-03-01T00:00:00Z --budget 4000
     """
-    from apportion.decisions.replay.replaying import WhatIf
+    from apportion.decisions.replay.replaying import Replay, WhatIf
 
     selection = _topics.selection_of((events, decisions), since, until, offsets, from_topics=from_topics)
     change = _change(policy, budget, counter, tuple(without or ()), without_query=without_query)
     what_if = WhatIf(change, evolve)
     settings = read_settings(ctx)
+    printing = _Printing(form, price)
+    progress: Any = {"what": "replaying", "beside_output": printing.is_json}
     if selection is not None:
-        _replay_topics(settings, selection, snapshot, what_if, _Printing(form, price))
+        with open_topic_run(settings, selection, snapshot, **progress) as (topic_run, advance, bar):
+            printing.show(topic_run.replay(what_if, advance), bar)
+        printing.end(topic_run.sum)
         return
     events, decisions = _topics.require_files(events, decisions, snapshot)
     require_distinct(events, decisions)
-    _replay_files(settings, events, decisions, what_if, _Printing(form, price))
-
-
-def _replay_files(
-    settings: "Settings", events: Path, decisions: Path, what_if: "WhatIf", printing: "_Printing"
-) -> None:
-    from apportion.decisions.replay.replaying import Replay
-
-    opened = open_file_run(settings, events, decisions, what="replaying", beside_output=printing.is_json)
-    with opened as (verification, recorded, bar):
-        run = Replay(verification, what_if)
-        printing.show(run.run(recorded), bar)
-    printing.end(run.summary)
-
-
-def _replay_topics(
-    settings: "Settings",
-    selection: "RecordSelection",
-    snapshot: Path | None,
-    what_if: "WhatIf",
-    printing: "_Printing",
-) -> None:
-    opened = open_topic_run(settings, selection, snapshot, what="replaying", beside_output=printing.is_json)
-    with opened as (run, advance, bar):
-        printing.show(run.replay(what_if, advance), bar)
-    printing.end(run.sum)
+    with open_file_run(settings, events, decisions, **progress) as (verification, recorded, bar):
+        file_run = Replay(verification, what_if)
+        printing.show(file_run.run(recorded), bar)
+    printing.end(file_run.summary)
 
 
 def _change(
