@@ -17,7 +17,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from support.commands import started
 
 from apportion.demo.broker import EmbeddedBroker, EmbeddedBrokerError, embedded_broker
-from apportion.demo.broker.binary import broker_binary
+from apportion.demo.broker.embedded import broker_binary
 from apportion.demo.broker.watchdog import _start
 
 ROOT = Path(__file__).parents[2]

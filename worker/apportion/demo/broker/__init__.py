@@ -3,7 +3,6 @@
 It leaves nothing behind. It does not prove anything about Apache Kafka, against which other tests run.
 """
 
-from apportion.demo.broker.binary import EmbeddedBrokerError
-from apportion.demo.broker.embedded import EmbeddedBroker, embedded_broker
+from apportion.demo.broker.embedded import EmbeddedBroker, EmbeddedBrokerError, embedded_broker
 
 __all__ = ("EmbeddedBroker", "EmbeddedBrokerError", "embedded_broker")
