@@ -90,8 +90,7 @@ def replay(  # noqa: PLR0913 - a command takes its flags by name
     from apportion.decisions.replay.replaying import Replay, WhatIf
 
     selection = _topics.selection_of((events, decisions), since, until, offsets, from_topics=from_topics)
-    change = _change(policy, budget, counter, tuple(without or ()), without_query=without_query)
-    what_if = WhatIf(change, evolve)
+    what_if = WhatIf(_change(policy, budget, counter, without or (), without_query=without_query), evolve)
     settings = read_settings(ctx)
     printing = _Printing(form, price)
     progress: Any = {"what": "replaying", "beside_output": printing.is_json}
@@ -112,7 +111,7 @@ def _change(
     policy: Path | None,
     budget: int | None,
     counter: str | None,
-    without: tuple[str, ...],
+    without: Sequence[str],
     *,
     without_query: bool,
 ) -> "Change":
@@ -131,7 +130,7 @@ def _change(
         None if policy is None else load_policy(policy),
         budget,
         None if counter is None else CounterName(counter),
-        without,
+        tuple(without),
         without_query,
     )
 
