@@ -7,9 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, BinaryIO
 
-import typer
-
-from apportion.cli import CommandError, ExitCode
+from apportion.cli import CommandError, ExitCode, note
 from apportion.cli._files import GZIP_MAGIC, naming
 from apportion.cli._progress import progress
 
@@ -36,7 +34,7 @@ def lines_of(source: BinaryIO, line_max_bytes: int, holding: Sequence[str]) -> "
         first = next(lines, None)
         if first is None:
             if holding != DEAD_LETTERS:  # most runs refuse nothing
-                typer.echo(f"apportion: {source.name}: is empty", err=True)
+                note(f"{source.name}: is empty")
             return
         value = first.value or b""
         if value.startswith(GZIP_MAGIC):

@@ -1,6 +1,5 @@
 """`apportion compose`: composing without Kafka."""
 
-import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal, TypeAlias
 
 import typer
 
-from apportion.cli import CommandError, ExitCode
+from apportion.cli import CommandError, ExitCode, note
 from apportion.cli._files import EventsFile, naming, open_events, require_distinct, require_free
 from apportion.cli._lines import EVENTS, lines_of, watched
 from apportion.cli._settings import read_settings, with_settings
@@ -74,7 +73,7 @@ def compose(  # noqa: PLR0913 - a command takes its flags by name
     with ExitStack() as stack:
         source = stack.enter_context(open_events(file))
         if source.isatty():
-            typer.echo("apportion: reading events from the terminal, one per line; Ctrl-D ends", err=True)
+            note("reading events from the terminal, one per line; Ctrl-D ends")
         answers = _answers(source, settings, None if explain else stack)
         decided = stack.enter_context(decisions.open("wb")) if decisions else None
         refused = stack.enter_context(dead_letters.open("wb")) if dead_letters else None
@@ -123,7 +122,7 @@ def _write_all(
             code = answer.error.code
             counts[code] += 1
             if refused is None and counts[code] <= (1 if code == "no_secret" else _LISTED_MAX):
-                typer.echo(f"apportion: {_error_line(answer)}", err=True)
+                note(_error_line(answer))
             elif refused is not None:
                 _write(refused, holding(answer, settings.dead_letter_value))
             continue
@@ -164,18 +163,17 @@ class _Form:
             return shaped(composed, BODIES[self._format])
         except FormatError as error:
             self.missing += 1
-            typer.echo(f"apportion: request {printable(composed.request_id)}: {error}", err=True)
+            note(f"request {printable(composed.request_id)}: {error}")
             return shaped(composed, None)
 
 
 def _write(file: BinaryIO, event: "Struct") -> None:
     """Write a line without buffering: a reader may wait for it, and a failed write must not be repeated."""
     from apportion.core.wire.codec import encode
+    from apportion.engine.offline.lines import write_line
 
-    left = memoryview(encode(event) + b"\n")
     with naming(file):
-        while left:
-            left = left[os.write(file.fileno(), left) :]
+        write_line(file.fileno(), encode(event))
 
 
 def _error_line(letter: "ContextDeadLetter") -> str:

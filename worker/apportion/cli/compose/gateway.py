@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
+from apportion.cli import note
 from apportion.cli._files import require_distinct, require_free
 from apportion.cli._settings import read_settings, with_settings
 
@@ -76,5 +77,5 @@ def _backend(
     from apportion.doors.gateway.local_backend import LocalBackend
 
     backend = LocalBackend(settings, *files)
-    typer.echo("apportion: sessions are in memory and end with this process", err=True)
+    note("sessions are in memory and end with this process")
     return nullcontext(backend)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from apportion.cli import CommandError, ExitCode
+from apportion.cli import CommandError, ExitCode, note
 from apportion.cli._files import EventsFile, open_events
 from apportion.cli._settings import read_settings, with_settings
 
@@ -76,8 +76,7 @@ def send(
     if not wait:
         typer.echo(f"sent {events.taken:,} events to {settings.requests_topic}", err=True)
     if refused:
-        typer.echo(f"apportion: dead_letters: {refused:,} events were refused", err=True)
-        raise typer.Exit(ExitCode.DEAD_LETTERS)
+        raise CommandError("dead_letters", f"{refused:,} events were refused", ExitCode.DEAD_LETTERS)
 
 
 async def _publish(settings: "Settings", events: _Events) -> int:
@@ -110,7 +109,5 @@ def _print_reply(answered: "Reply") -> bool:
         return False
     error = answered.dead_letter.error
     where = f"event {answered.index + 1}"
-    typer.echo(
-        f"apportion: {where}: {printable(f'{error.code}: {error.message} (at {error.pointer})')}", err=True
-    )
+    note(f"{where}: {printable(f'{error.code}: {error.message} (at {error.pointer})')}")
     return True

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from apportion.cli import ExitCode
+from apportion.cli import ExitCode, note
 from apportion.cli._files import open_events, require_distinct
 from apportion.cli._lines import DECISIONS, EVENTS, lines_of, watched
 from apportion.cli._settings import read_settings, with_settings
@@ -144,6 +144,6 @@ def _print_changes(found: "Why | Finding") -> None:
     from apportion.decisions.replay.findings import Finding
 
     if isinstance(found, Finding):
-        typer.echo(f"apportion: {not_searched(found)}", err=True)
+        note(not_searched(found))
         raise typer.Exit(ExitCode.FAILURE)
     print_shown(changes_explanation(found))

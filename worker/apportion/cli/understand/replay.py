@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from apportion.cli import ExitCode, _topics
+from apportion.cli import ExitCode, _topics, note
 from apportion.cli._files import naming, require_distinct
 from apportion.cli._settings import read_settings, with_settings
 from apportion.cli._table import print_table
@@ -199,9 +199,9 @@ def _print_table(extract: "ReplayExtract", total: "Sum") -> None:
     typer.echo(str(total))
     hidden = total.changed - len(changes) + sum(total.misfits.values()) - len(refused)
     if hidden:
-        typer.echo(f"apportion: {hidden:,} more are not shown here; --format json shows all", err=True)
+        note(f"{hidden:,} more are not shown here; --format json shows all")
     if total.unverifiable:
-        typer.echo("apportion: apportion verify lists each unverifiable decision", err=True)
+        note("apportion verify lists each unverifiable decision")
 
 
 def _print_rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

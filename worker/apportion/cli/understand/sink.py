@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from apportion.cli import CommandError, ExitCode
+from apportion.cli import CommandError, ExitCode, note
 from apportion.cli._extra import needing_extra
 from apportion.cli._files import open_events
 from apportion.cli._lines import DEAD_LETTERS, DECISIONS, lines_of, watched
@@ -178,14 +178,11 @@ def _arguments(settings: "Settings") -> dict[str, Any]:
 
 
 def _warn_lost(offsets: str) -> None:
-    typer.echo(
-        f"apportion: records_lost: {offsets} were deleted from the topic before they were written", err=True
-    )
+    note(f"records_lost: {offsets} were deleted from the topic before they were written")
 
 
 def _warn_made_anew(partition: str) -> None:
-    typer.echo(
-        f"apportion: topic_replaced: {partition} is of a topic that was made anew; rows of the earlier topic "
-        "stay in the tables, and the new one is read from its beginning",
-        err=True,
+    note(
+        f"topic_replaced: {partition} is of a topic that was made anew; rows of the earlier topic "
+        "stay in the tables, and the new one is read from its beginning"
     )

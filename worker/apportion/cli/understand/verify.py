@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from apportion.cli import ExitCode, _topics
+from apportion.cli import ExitCode, _topics, note
 from apportion.cli._files import naming, require_distinct
 from apportion.cli._settings import read_settings, with_settings
 from apportion.cli._table import print_table
@@ -89,9 +89,7 @@ def _show(findings: "Iterator[Finding]", bar: ExitStack, form: str) -> None:
     if shown:
         _print(shown, form)
     if more:
-        typer.echo(
-            f"apportion: {more:,} more are not shown here; write to a pipe or a file to see all", err=True
-        )
+        note(f"{more:,} more are not shown here; write to a pipe or a file to see all")
 
 
 def _print(findings: "Iterable[Finding]", form: str) -> None:

@@ -16,6 +16,7 @@ from apportion.doors.gateway.backend import (
     SubmittedEvent,
 )
 from apportion.engine.assembly import create_catalogue, create_engine
+from apportion.engine.offline.lines import write_line
 from apportion.engine.offline.sessions import Sessions
 from apportion.settings import Settings
 
@@ -71,17 +72,10 @@ class LocalBackend:
         sizes = [os.fstat(number).st_size for number, _ in lines]
         try:
             for number, line in lines:
-                _write_line(number, line)
+                write_line(number, line)
         except OSError:
             for (number, _), size in zip(lines, sizes, strict=True):
                 with suppress(OSError):  # a pipe or a device keeps what it has
                     os.ftruncate(number, size)
                     os.lseek(number, size, os.SEEK_SET)
             raise NotRecordedError from None
-
-
-def _write_line(number: int, line: bytes) -> None:
-    """Write a line without buffering, so that the file has the whole line when the call is answered."""
-    left = memoryview(line + b"\n")
-    while left:
-        left = left[os.write(number, left) :]
