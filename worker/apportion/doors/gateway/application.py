@@ -128,16 +128,18 @@ class GatewayApp:
             raise internal_error(error) from None
 
     async def _compose(self, request: web.Request) -> web.Response:
-        query, key = calls.compose_query(request.query), request.headers.get("Idempotency-Key")
+        form, with_decision = calls.compose_query(request.query)
+        key = request.headers.get("Idempotency-Key")
         answer = await self._submit(
             request,
             lambda body, bounds, trace: calls.request_of(body, key, bounds, trace),
-            partial(self._backend.compose, with_decision=query.with_decision),
+            partial(self._backend.compose, with_decision=with_decision),
         )
         if span := request.get(_SPAN):
             span.name_answer(answer.composed)
         headers = {"Idempotency-Replayed": "true"} if answer.is_repeated else None
-        return web.Response(body=_rendered(answer, query), content_type=_JSON, headers=headers)
+        body = _rendered(answer, form, with_decision=with_decision)
+        return web.Response(body=body, content_type=_JSON, headers=headers)
 
     async def _publish(self, request: web.Request) -> web.Response:
         await self._submit(request, calls.artifact_of, self._backend.publish)
@@ -280,12 +282,12 @@ def _host_of(request: web.Request) -> str:
         return ""
 
 
-def _rendered(answer: GatewayAnswer, query: calls.ComposeQuery) -> bytes:
+def _rendered(answer: GatewayAnswer, form: str, *, with_decision: bool) -> bytes:
     body = answer.composed
-    if query.form:
+    if form:
         composed = _composed.decode(body)
         try:
-            body = encode(shaped(composed, BODIES[query.form]))
+            body = encode(shaped(composed, BODIES[form]))
         except FormatError as error:
             raise refused(error, composed.request_id) from None
-    return b'{"composed":%b,"decision":%b}' % (body, answer.decision) if query.with_decision else body
+    return b'{"composed":%b,"decision":%b}' % (body, answer.decision) if with_decision else body

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import msgspec
 from aiohttp import web
-from msgspec import Raw, Struct, json
+from msgspec import Raw, json
 
 from apportion.core.bounds import Bounds
 from apportion.core.errors import ErrorCode, EventError
@@ -35,15 +35,8 @@ _STATE_MAX_BYTES = 512
 """The size that every receiver must pass on. A longer `tracestate` is left out, as by the worker."""
 
 
-class ComposeQuery(Struct, frozen=True):
-    """The query of a call: a name of `BODIES` or empty, and whether to add the decision."""
-
-    form: str
-    with_decision: bool
-
-
-def compose_query(query: Mapping[str, str]) -> ComposeQuery:
-    """Return the query of a call that composes.
+def compose_query(query: Mapping[str, str]) -> tuple[str, bool]:
+    """Return the query of a call that composes: a name of `BODIES` or empty, and whether to add the decision.
 
     Raises:
         ProblemError: a parameter or its value is unknown.
@@ -54,7 +47,7 @@ def compose_query(query: Mapping[str, str]) -> ComposeQuery:
         raise _invalid_query(f"format is one of {', '.join(BODIES)}")
     if decision not in _TRUTH:
         raise _invalid_query(f"decision is one of {', '.join(_TRUTH)}")
-    return ComposeQuery(form, _TRUTH[decision])
+    return form, _TRUTH[decision]
 
 
 def request_of(body: bytes, key: str | None, bounds: Bounds, trace: TraceHeaders = ()) -> SubmittedEvent:
