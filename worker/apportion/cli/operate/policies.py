@@ -4,13 +4,17 @@ import asyncio
 import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from apportion.cli import note
 from apportion.cli._settings import read_settings, with_settings
 from apportion.cli._table import print_table
+
+if TYPE_CHECKING:
+    from apportion.core.policies.timeline import Timeline
+    from apportion.settings import Settings
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Check, publish and list policies.")
 
@@ -99,12 +103,7 @@ def list_(
     from apportion.engine.policies.listing import different, listed
 
     settings = read_settings(ctx)
-    if offline:
-        timeline = create_timeline(settings)
-    else:
-        from apportion.shell.kafka.publishing import read_timeline
-
-        timeline = asyncio.run(read_timeline(settings))
+    timeline = create_timeline(settings) if offline else _read_timeline(settings)
     if differing := different(timeline.own, timeline.latest_files or timeline.own):
         message = f"the group {settings.app_id} uses other files than this machine: {', '.join(differing)}"
         note(f"file_policies: {message}")
@@ -127,6 +126,12 @@ def list_(
         ("Name", "Version", "Strategy", "Source", "Effective from", "Counts from", "Digest"),
         [[value or "always" for value in row.values()] for row in rows],
     )
+
+
+def _read_timeline(settings: "Settings") -> "Timeline":
+    from apportion.shell.kafka.publishing import read_timeline
+
+    return asyncio.run(read_timeline(settings))
 
 
 def _moment(at_ms: int) -> str:

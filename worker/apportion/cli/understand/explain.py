@@ -43,11 +43,9 @@ def explain(
 ) -> None:
     """Show one recorded decision, or why one candidate was left out of it.
 
-    The decision alone shows what was decided, and why. With the recorded
-    events, the command also searches for the smallest change that admits
-    the candidate: of the total, its lane's ceiling or its category's
-    budget, its score, or a pin. Each change is composed by itself. See
-    docs/explain.md.
+    The decision alone shows what was decided, and why. With the recorded events, the command also searches
+    for the smallest change that admits the candidate: of the total, its lane's ceiling or its category's
+    budget, its score, or a pin. Each change is composed by itself. See docs/explain.md.
 
     Examples:
       apportion explain 6891f1 --decisions decisions.jsonl

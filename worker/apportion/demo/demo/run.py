@@ -12,7 +12,7 @@ from typing import Any
 from apportion.demo.broker import embedded_broker
 from apportion.demo.demo.process import Worker, run_command, worker_process
 from apportion.demo.demo.screen import Screen
-from apportion.demo.demo.story import Story, assistant_policy, briefing_policy
+from apportion.demo.demo.story import Story, demo_policies
 from apportion.engine.assembly import create_catalogue
 from apportion.settings import Settings, SettingsError
 from apportion.shell.kafka.client import Client, open_client
@@ -80,8 +80,7 @@ async def run_demo(
         own = {name: str(value) for name, value in values.items()}
         own |= {"brokers": broker.bootstrap_servers, "fingerprint_secret": secret}
         await create_topics(running)
-        policies = {"briefing.toml": briefing_policy(), "assistant.toml": assistant_policy()}
-        await publish_policies(running, policies)
+        await publish_policies(running, demo_policies())
         screen.tell(f"An embedded broker, at {broker.bootstrap_servers}")
         async with (
             open_client(running) as client,
