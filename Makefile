@@ -120,8 +120,7 @@ dashboard: $(VENV)/dev.done ## Write the dashboard of Grafana from its code
 	$(BIN)/python deploy/grafana/dashboard.py > deploy/grafana/apportion.json
 
 recording: $(VENV)/dev.done ## Record this repository's history as the workload that the package ships
-	$(BIN)/python -c 'from pathlib import Path; from apportion.demo.workload.recording import record; \
-	  record(Path("."), Path("worker/apportion/demo/workload/recorded.jsonl.xz"), max_requests=300)'
+	$(BIN)/python -m tools.recording
 
 benchmarks: $(VENV)/dev.done ## Measure against the floor, peers and the optimum, and search for the dearest request
 	$(INSTALL) --require-hashes -r requirements/benchmarks.txt

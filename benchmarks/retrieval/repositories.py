@@ -12,9 +12,8 @@ from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
-from apportion.demo.workload.errors import WorkloadError
 from apportion.demo.workload.paths import is_test
-from apportion.demo.workload.repository import FileChange, Repository, RepositoryCommit
+from apportion.demo.workload.repository import FileChange, Repository, RepositoryCommit, WorkloadError
 from benchmarks.retrieval.cases import Case, Part, Source
 from benchmarks.retrieval.failures import DataError
 from benchmarks.retrieval.functions import functions_of, is_source

@@ -12,7 +12,7 @@ from apportion.version import ENGINE_VERSION as ENGINE_VERSION
 from apportion.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from apportion.library import *  # noqa: F403 - its `__all__` is this package's, too
+    from apportion.library import *  # noqa: F403 - its public names are this package's, too
 else:  # hidden from type checkers, because they would accept any name
 
     def __getattr__(name: str) -> object:

@@ -99,15 +99,14 @@ def test_answers_delayed_by_a_kill_count_but_not_for_latency() -> None:
     tally.add(Reply(0, 0.5, COMPOSED, DECISION))
     tally.add(Reply(1, 9.0, COMPOSED, DECISION), held_up=True)
     tally.add(Reply(2, 0.1, dead_letter=LETTER))
-    total = tally.summary()
-    assert (total.decisions, total.dead_letters) == (2, 1)
-    assert total.latencies_s == {50: 0.1, 95: 0.5, 99: 0.5}
+    assert (tally.decisions, tally.dead_letters) == (2, 1)
+    assert tally.latencies_s == {50: 0.1, 95: 0.5, 99: 0.5}
 
 
 def test_a_summary_without_decisions_shows_only_dead_letters() -> None:
     tally = DemoTally()
     tally.add(Reply(0, 0.5, dead_letter=LETTER))
-    shown = printed(view.summary(tally.summary()))
+    shown = printed(view.summary(tally))
     assert [line.split("  ")[0] for line in shown.splitlines()] == ["dead letters", "latency"]
 
 
@@ -138,9 +137,8 @@ def test_the_charged_tokens_are_the_growth_of_the_ledgers(
     tally = DemoTally()
     for answer in answers:
         tally.add(answer)
-    total = tally.summary()
-    assert (total.emitted, total.charged) == told
-    assert f"{told[0]} tokens emitted, {told[1]} charged" in printed(view.summary(total))
+    assert (tally.emitted, tally.charged) == told
+    assert f"{told[0]} tokens emitted, {told[1]} charged" in printed(view.summary(tally))
 
 
 def holding(session: str, tokens: int, *, used: int = 1_000, cold: bool = False) -> Reply:
@@ -166,11 +164,10 @@ def test_held_tokens_cost_a_tenth_and_were_written_at_a_quarter_more() -> None:
     tally = DemoTally()
     for answer in (holding("a", 0), holding("b", 0), holding("a", 800), holding("a", 600)):
         tally.add(answer)
-    total = tally.summary()
-    sums = total.policies[DECISION.policy.name]
+    sums = tally.policies[DECISION.policy.name]
     assert sums.held == 1_400
     assert sums.saved == pytest.approx(0.9 * 1_400 - 0.25 * 800)
-    shown = printed(view.summary(total))
+    shown = printed(view.summary(tally))
     assert f"{DECISION.policy.name} 35% of the tokens" in shown
     assert f"{DECISION.policy.name} 26% of what the input costs" in shown
 
@@ -179,7 +176,7 @@ def test_a_cold_cache_serves_no_held_tokens() -> None:
     tally = DemoTally()
     for answer in (holding("a", 0), holding("a", 500, cold=True), holding("a", 400)):
         tally.add(answer)
-    sums = tally.summary().policies[DECISION.policy.name]
+    sums = tally.policies[DECISION.policy.name]
     assert sums.held == 900
     assert sums.saved == pytest.approx(0.9 * 400 - 0.25 * 400)
 
@@ -200,14 +197,13 @@ def test_a_chat_holds_and_clears_too() -> None:
     tally = DemoTally()
     for answer in (chatting(0), chatting(900), chatting(900, WindowBreak.TTL_EXPIRED)):
         tally.add(answer)
-    total = tally.summary()
-    sums = total.policies[DECISION.policy.name]
+    sums = tally.policies[DECISION.policy.name]
     assert sums.held == 1_800
     assert sums.saved == pytest.approx(0.9 * 900 - 0.25 * 900)
-    assert "210 tokens of old tool results" in printed(view.summary(total))
+    assert "210 tokens of old tool results" in printed(view.summary(tally))
 
 
 def test_a_policy_that_holds_nothing_has_no_line_of_it() -> None:
     tally = DemoTally()
     tally.add(Reply(0, 0.5, COMPOSED, DECISION))
-    assert "held" not in printed(view.summary(tally.summary()))
+    assert "held" not in printed(view.summary(tally))

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from apportion.core.fingerprints import Secrets
-from apportion.demo.demo.story import assistant_policy, story_of
+from apportion.demo.demo.story import demo_policies, story_of
 from apportion.demo.workload.recording import recorded
 from apportion.demo.workload.sessions import Event, ToolChat, briefing, chat, habits, recall, review
 from apportion.library import EMPTY, ENGINE, Bounds, ContextRequest, builtin_policies, compose, decode
@@ -36,7 +36,7 @@ def test_all_five_strategies_are_used() -> None:
 
 
 def test_a_chat_with_tools_grows_keeps_its_beginning_and_is_cleared() -> None:
-    policy, row = assistant_policy(), EMPTY
+    policy, row = demo_policies()["assistant.toml"], EMPTY
     chat_with_tools = ToolChat(policy.name)
     held = used = freed = 0
     for value in islice(recorded(), 288, 300):

@@ -39,6 +39,15 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
+class CommandError(Exception):
+    """A command's own error, with its code and the exit code."""
+
+    def __init__(self, code: str, message: str, exit_code: ExitCode = ExitCode.FAILURE) -> None:
+        super().__init__(message)
+        self.code = code
+        self.exit_code = exit_code
+
+
 def main() -> None:
     """Run the command line. A typed error becomes one line per problem on stderr, and an exit code."""
     try:
@@ -51,21 +60,22 @@ def main() -> None:
         library = (error.name or "").partition(".")[0]
         if library not in _EXTRAS:
             raise
-        _print_error("missing_extra: " + _MISSING[_EXTRAS[library]].format(library=library))
+        note("missing_extra: " + _MISSING[_EXTRAS[library]].format(library=library))
         sys.exit(ExitCode.USAGE)
     except Exception as error:
         code = "file_failed" if isinstance(error, OSError) else getattr(error, "code", None)
         if not isinstance(code, str):
             raise
         for line in _message(error).splitlines():
-            _print_error(line if line.startswith(code) else f"{code}: {line}")
+            note(line if line.startswith(code) else f"{code}: {line}")
         usage = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
         code_of_kind = ExitCode.USAGE if isinstance(error, usage) else ExitCode.FAILURE
         sys.exit(getattr(error, "exit_code", code_of_kind))
 
 
-def _print_error(line: str) -> None:
-    print(f"apportion: {line}", file=sys.stderr)  # noqa: T201 - errors are printed here
+def note(line: str) -> None:
+    """Print a line to stderr, after the command's name."""
+    print(f"apportion: {line}", file=sys.stderr)  # noqa: T201 - nothing else is imported here
 
 
 def _run() -> None:

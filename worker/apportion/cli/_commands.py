@@ -3,7 +3,7 @@
 The root imports each command on demand, and describes settings and exit codes of all commands.
 """
 
-from collections.abc import Iterator, Mapping
+from collections import UserDict
 from importlib import import_module
 from inspect import cleandoc
 from textwrap import wrap
@@ -44,28 +44,20 @@ def _examples(paragraph: str) -> str:
     return "\n".join(" \\\n".join(line) for line in lines)
 
 
-class _Commands(Mapping[str, Any]):
+class _Commands(UserDict[str, Any]):
     """The commands by name; the file of a command is imported on demand."""
 
     def __getitem__(self, name: str) -> Any:
-        if name not in COMMANDS:
-            raise KeyError(name)
         command: Any = get_command(import_module(f"apportion.cli.{COMMANDS[name]}.{name}").app)
         command.name, command.rich_help_panel = name, COMMANDS[name].replace("_", " ").capitalize()
         for shown in (command, *getattr(command, "commands", {}).values()):
             shown.help = _flowing(shown.help or "")
         return command
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(COMMANDS)
-
-    def __len__(self) -> int:
-        return len(COMMANDS)
-
 
 class _Group(TyperGroup):
     def __init__(self, **attributes: Any) -> None:
-        super().__init__(**attributes | {"commands": _Commands()})
+        super().__init__(**attributes | {"commands": _Commands(COMMANDS)})
 
 
 app = typer.Typer(

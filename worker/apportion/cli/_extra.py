@@ -3,20 +3,14 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-
-class NotInstalledError(Exception):
-    """An extra is not installed."""
-
-    code = "not_installed"
-    exit_code = 2
+from apportion.cli import CommandError, ExitCode
 
 
 @contextmanager
 def needing_extra(extra: str) -> Iterator[None]:
-    """Turn the error of a missing import into a NotInstalledError, which names the extra to install."""
+    """Turn the error of a missing import into an error that names the extra to install."""
     try:
         yield
     except ModuleNotFoundError as error:
-        raise NotInstalledError(
-            f"{error.name} is not installed: run `pip install 'apportion[{extra}]'`"
-        ) from None
+        message = f"{error.name} is not installed: run `pip install 'apportion[{extra}]'`"
+        raise CommandError("not_installed", message, ExitCode.USAGE) from None

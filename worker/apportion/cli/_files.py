@@ -13,6 +13,8 @@ from typing import Annotated, BinaryIO, TypeAlias, cast
 
 import typer
 
+from apportion.cli import CommandError
+
 _STDIN = Path("-")
 GZIP_MAGIC = b"\x1f\x8b"
 
@@ -20,12 +22,6 @@ EventsFile: TypeAlias = Annotated[
     Path | None, typer.Argument(metavar="FILE", help="Events as JSON lines; - or no file: stdin.")
 ]
 """Without checks by Typer, because its `allow_dash` does not accept `-` as a Path."""
-
-
-class FileFailedError(Exception):
-    """Reading or writing an open file failed, for example because its disk is full or removed."""
-
-    code = "file_failed"
 
 
 def open_events(path: Path | None) -> AbstractContextManager[BinaryIO]:
@@ -68,13 +64,17 @@ def require_free(path: Path | None, option: str, *, force: bool) -> None:
 
 @contextmanager
 def naming(file: BinaryIO) -> Iterator[None]:
-    """Turn errors into a FileFailedError, except for a closed reader of stdout, which needs no message."""
+    """Turn errors of an open file, such as a full disk, into a CommandError that names the file.
+
+    A closed reader of stdout is no such error: Typer then ends silently.
+    """
     try:
         yield
     except (OSError, EOFError, zlib.error) as error:  # the last two: of a damaged gzip file
         if isinstance(error, BrokenPipeError) and file is sys.stdout.buffer:
             raise
-        raise FileFailedError(f"{file.name}: {getattr(error, 'strerror', None) or error}") from None
+        message = f"{file.name}: {getattr(error, 'strerror', None) or error}"
+        raise CommandError("file_failed", message) from None
 
 
 def _is_gzip(file: BinaryIO) -> bool:

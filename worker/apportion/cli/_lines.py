@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, BinaryIO
 
-import typer
-
+from apportion.cli import CommandError, ExitCode, note
 from apportion.cli._files import GZIP_MAGIC, naming
 from apportion.cli._progress import progress
 
@@ -22,21 +21,13 @@ DEAD_LETTERS = ("context-dead-letter",)
 _OUR_TYPE = re.compile(rb'\s*\{\s*"type"\s*:\s*"(context-[a-z-]+)"')
 
 
-class WrongFileError(Exception):
-    """A file begins with a record that belongs in another file."""
-
-    code = "wrong_file"
-    exit_code = 2
-
-
 def lines_of(source: BinaryIO, line_max_bytes: int, holding: Sequence[str]) -> "Iterator[Record]":
     """Yield the lines of a file that holds records of these types.
 
     An empty file is named on stderr, unless it would hold dead letters.
 
     Raises:
-        FileFailedError: the file cannot be read.
-        WrongFileError: the first line is a record of another type of ours, or compressed by gzip.
+        CommandError: the file cannot be read, or begins with a record of another type of ours.
     """
     from apportion.engine.offline.lines import read_lines
 
@@ -45,16 +36,17 @@ def lines_of(source: BinaryIO, line_max_bytes: int, holding: Sequence[str]) -> "
         first = next(lines, None)
         if first is None:
             if holding != DEAD_LETTERS:  # most runs refuse nothing
-                typer.echo(f"apportion: {source.name}: is empty", err=True)
+                note(f"{source.name}: is empty")
             return
         value = first.value or b""
         if value.startswith(GZIP_MAGIC):
-            raise WrongFileError(f"{source.name}: is compressed by gzip: use `gunzip -c`, or give the file")
+            message = f"{source.name}: is compressed by gzip: use `gunzip -c`, or give the file"
+            raise CommandError("wrong_file", message, ExitCode.USAGE)
         found = _OUR_TYPE.match(value)
         if found and (name := found[1].decode()) not in holding:
-            raise WrongFileError(
-                f"{source.name}: line 1 is a {name}, expected {' or '.join(holding)}: are the files swapped?"
-            )
+            kinds = " or ".join(holding)
+            message = f"{source.name}: line 1 is a {name}, expected {kinds}: are the files swapped?"
+            raise CommandError("wrong_file", message, ExitCode.USAGE)
         yield first
         yield from lines
 

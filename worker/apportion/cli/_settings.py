@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from apportion.settings import Settings
 
 _GIVEN = "apportion.cli.given"
-_NAMED = "apportion.cli.named"
 _OWN_FLAGS = {"default_policy": "--policy", "schema_registry": "--registry"}
 """Flags of commands that override a setting, by the setting's name."""
 _PANEL = "Settings (every setting is a flag: see apportion config)"
@@ -34,19 +33,8 @@ def with_settings(*shown: str) -> type[TyperCommand]:
 
         _explained = False
 
-        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-            ctx.meta[_NAMED] = {arg.partition("=")[0] for arg in args if arg.startswith("--")}
-            return super().parse_args(ctx, args)
-
         def get_params(self, ctx: Any) -> list[Any]:
-            own, flags = super().get_params(ctx), _make_flags(shown, explained=self._explained)
-            params, named = [*own, *flags], ctx.meta.get(_NAMED)
-            if self._explained or named is None:
-                return params
-            if not named <= {name for param in params for name in _names(param)}:
-                return params  # the error suggests similar flags
-            # Typer makes a validator for each flag that it parses: for all, a tenth of the start-up time
-            return [*own, *(flag for flag in flags if not named.isdisjoint(_names(flag)))]
+            return [*super().get_params(ctx), *_make_flags(shown, explained=self._explained)]
 
         def format_help(self, *arguments: Any) -> None:
             self._explained = True
@@ -57,10 +45,6 @@ def with_settings(*shown: str) -> type[TyperCommand]:
             return super().shell_complete(*arguments)
 
     return Command
-
-
-def _names(param: Any) -> list[str]:
-    return [*param.opts, *param.secondary_opts]
 
 
 def read_settings(ctx: typer.Context, **own: Any) -> "Settings":

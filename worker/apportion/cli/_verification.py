@@ -5,8 +5,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
+from apportion.cli import note
 from apportion.cli._files import open_events, open_to_read
 from apportion.cli._lines import DEAD_LETTERS, DECISIONS, EVENTS, lines_of, watched
 from apportion.cli._progress import progress
@@ -79,4 +78,4 @@ def open_topic_run(
 
 def warn_empty() -> None:
     """Warn on stderr that there was nothing to compare, so that the result proves nothing."""
-    typer.echo("apportion: nothing was compared: there is no request and no decision", err=True)
+    note("nothing was compared: there is no request and no decision")

@@ -8,7 +8,7 @@ from tenacity import AsyncRetrying
 
 from apportion.client import protocol
 from apportion.client.connection import Connection, left_s
-from apportion.client.protocol import ComposedAnswer, HttpCall, HttpResponse
+from apportion.client.protocol import ComposedAnswer, HttpCall
 from apportion.core.events import ContextArtifact, ContextRequest
 
 
@@ -63,11 +63,11 @@ class AsyncGatewayClient:
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    async def _send(self, call: HttpCall) -> HttpResponse:
+    async def _send(self, call: HttpCall) -> httpx2.Response:
         repeat = AsyncRetrying(**self._connection.rules())
         return await repeat(self._attempt, call, self._connection.end_s())
 
-    async def _attempt(self, call: HttpCall, end_s: float) -> HttpResponse:
+    async def _attempt(self, call: HttpCall, end_s: float) -> httpx2.Response:
         seconds = left_s(end_s)
         request = self._connection.http_request(call, seconds)
         try:
@@ -75,5 +75,4 @@ class AsyncGatewayClient:
                 response = await self._http.request(**request, timeout=None)
         except (TimeoutError, httpx2.TransportError) as error:
             raise protocol.no_response(call, type(error).__name__) from error
-        received = HttpResponse(response.status_code, response.headers, response.content)
-        return protocol.require_success(received, call)
+        return protocol.require_success(response, call)

@@ -1,12 +1,12 @@
 """The gateway's protocol without I/O: calls as HTTP requests, and HTTP responses as answers or errors."""
 
 import re
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from http import HTTPStatus
 from urllib.parse import urlencode
 from uuid import uuid4
 
+from httpx2 import Response
 from msgspec import DecodeError, Struct, json
 from msgspec.structs import replace
 
@@ -35,14 +35,6 @@ class HttpCall(Struct, frozen=True):
     path: str
     body: bytes = b""
     request_id: str = ""
-
-
-class HttpResponse(Struct, frozen=True):
-    """The parts of a response that the protocol reads; headers are looked up in lower case."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
 
 
 class ComposedAnswer(Struct, frozen=True):
@@ -102,7 +94,7 @@ def retract_call(artifact_id: str, *, session_id: str, source: str, tenant: str)
     return HttpCall("DELETE", f"/v1/artifacts?{urlencode({'id': artifact_id, **query})}")
 
 
-def read_answer(response: HttpResponse, call: HttpCall, *, with_decision: bool) -> ComposedAnswer:
+def read_answer(response: Response, call: HttpCall, *, with_decision: bool) -> ComposedAnswer:
     """Return the answer of a call that composed.
 
     Raises:
@@ -111,14 +103,14 @@ def read_answer(response: HttpResponse, call: HttpCall, *, with_decision: bool) 
     is_repeated = response.headers.get("idempotency-replayed") == "true"
     try:
         if with_decision:
-            both = _with_decision.decode(response.body)
+            both = _with_decision.decode(response.content)
             return ComposedAnswer(both.composed, both.decision, is_repeated)
-        return ComposedAnswer(_composed.decode(response.body), None, is_repeated)
+        return ComposedAnswer(_composed.decode(response.content), None, is_repeated)
     except (DecodeError, UnicodeDecodeError):
-        raise _unexpected(response.status, call.request_id) from None
+        raise _unexpected(response.status_code, call.request_id) from None
 
 
-def require_success(response: HttpResponse, call: HttpCall) -> HttpResponse:
+def require_success(response: Response, call: HttpCall) -> Response:
     """Return the response of a call that succeeded.
 
     Raises:
@@ -126,7 +118,7 @@ def require_success(response: HttpResponse, call: HttpCall) -> HttpResponse:
         RefusedError: the event is refused.
         GatewayError: the call failed for another cause.
     """
-    if HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES:
+    if HTTPStatus.OK <= response.status_code < HTTPStatus.MULTIPLE_CHOICES:
         return response
     error = _error_of(response, call)
     if isinstance(error, UnansweredError):
@@ -140,17 +132,17 @@ def no_response(call: HttpCall, kind: str) -> UnansweredError:
     return UnansweredError("no_response", message, request_id=call.request_id)
 
 
-def _error_of(response: HttpResponse, call: HttpCall) -> GatewayError:
+def _error_of(response: Response, call: HttpCall) -> GatewayError:
     try:
-        problem = _problem.decode(response.body)
+        problem = _problem.decode(response.content)
     except (DecodeError, UnicodeDecodeError):
         problem = _Problem()
     if not problem.code:
-        return _unexpected(response.status, call.request_id)
-    return _error_type(response.status)(
+        return _unexpected(response.status_code, call.request_id)
+    return _error_type(response.status_code)(
         problem.code,
         problem.detail,
-        status=response.status,
+        status=response.status_code,
         pointer=problem.pointer,
         request_id=problem.request_id or call.request_id,
     )
@@ -167,7 +159,7 @@ def _unexpected(status: int, request_id: str) -> GatewayError:
     return _error_type(status)("unexpected_response", message, status=status, request_id=request_id)
 
 
-def _retry_after_s(response: HttpResponse) -> float:
-    """Return the seconds of `Retry-After`; 0 if it is missing or a date."""
+def _retry_after_s(response: Response) -> float:
+    """Return the seconds of `Retry-After`; 0 without them, as for a date."""
     value = response.headers.get("retry-after", "")
     return float(value) if value.isascii() and value.isdigit() else 0.0

@@ -7,7 +7,7 @@ from tenacity import Retrying
 
 from apportion.client import protocol
 from apportion.client.connection import Connection, left_s
-from apportion.client.protocol import ComposedAnswer, HttpCall, HttpResponse
+from apportion.client.protocol import ComposedAnswer, HttpCall
 from apportion.core.events import ContextArtifact, ContextRequest
 
 
@@ -74,16 +74,15 @@ class GatewayClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _send(self, call: HttpCall) -> HttpResponse:
+    def _send(self, call: HttpCall) -> httpx2.Response:
         repeat = Retrying(**self._connection.rules())
         return repeat(self._attempt, call, self._connection.end_s())
 
-    def _attempt(self, call: HttpCall, end_s: float) -> HttpResponse:
+    def _attempt(self, call: HttpCall, end_s: float) -> httpx2.Response:
         seconds = left_s(end_s)
         request = self._connection.http_request(call, seconds)
         try:
             response = self._http.request(**request, timeout=seconds)
         except httpx2.TransportError as error:
             raise protocol.no_response(call, type(error).__name__) from error
-        received = HttpResponse(response.status_code, response.headers, response.content)
-        return protocol.require_success(received, call)
+        return protocol.require_success(response, call)

@@ -28,10 +28,12 @@ from apportion.doors.fitting import (
     fit,
     fit_async,
 )
+from apportion.doors.fitting.chats import KeptMessage
 
 Chat: TypeAlias = Sequence[dict[str, Any]] | AnthropicChat
 
 NEW = -1
+"""The index of a message of the user that `fit` has added, with its content."""
 _MESSAGE = re.compile(r"\$\.messages\[(\d+)\]")
 _WAIT_S = 5.0
 
@@ -79,16 +81,6 @@ class FrameworkHistory(Struct, frozen=True):
         return [turn.message for turn in self.chat]
 
 
-class KeptTurn(Struct, frozen=True):
-    """A turn that is sent, by its index. `content` is the new content of a cleared tool result.
-
-    The index `NEW` means a message of the user that `fit` has added, with that content.
-    """
-
-    index: int
-    content: str | None = None
-
-
 class Fitter:
     """A limit, and a client that composes under it. Threads may share it.
 
@@ -126,8 +118,8 @@ class Fitter:
             if not self._passes_errors:
                 raise
 
-    def fit(self, history: FrameworkHistory) -> list[KeptTurn]:
-        """Return the turns that fit, in their order. The system prompt is always kept, and is not among them.
+    def fit(self, history: FrameworkHistory) -> list[KeptMessage]:
+        """Return the turns that fit, in their order. The system prompt always fits.
 
         Raises:
             FitError: they cannot be fitted, there is no session or no answer in time, or the client is
@@ -139,7 +131,7 @@ class Fitter:
         except FitError as error:
             raise _placed(error, history) from None
 
-    async def fit_async(self, history: FrameworkHistory) -> list[KeptTurn]:
+    async def fit_async(self, history: FrameworkHistory) -> list[KeptMessage]:
         """Return the turns that fit, as `fit` does. A synchronous client is called in a thread."""
         try:
             return _kept(history, await self.fit_chat_async(history.messages, history.session_id))
@@ -192,17 +184,17 @@ class Fitter:
         return fitted
 
 
-def _kept(history: FrameworkHistory, fitted: Fitted) -> list[KeptTurn]:
+def _kept(history: FrameworkHistory, fitted: Fitted) -> list[KeptMessage]:
     """Return the turns of a fitted chat, without the system prompt."""
     chat = history.chat
     offset = len(chat) - len(history.turns)
-    kept: list[KeptTurn] = []
+    kept: list[KeptMessage] = []
     for source, message in zip(fitted.sources, fitted.messages, strict=True):
         if source is None:
-            kept.append(KeptTurn(NEW, message["content"]))
+            kept.append(KeptMessage(NEW, message["content"]))
         elif source >= offset:
             is_cleared = message.get("content") != chat[source].message.get("content")
-            kept.append(KeptTurn(source - offset, message["content"] if is_cleared else None))
+            kept.append(KeptMessage(source - offset, message["content"] if is_cleared else None))
     return kept
 
 

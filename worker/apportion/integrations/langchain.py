@@ -8,7 +8,8 @@ from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage, conve
 
 from apportion.core.errors import ErrorCode
 from apportion.doors.fitting import FitError
-from apportion.integrations.fitter import NEW, Fitter, FitterSettings, FrameworkHistory, KeptTurn, Turn
+from apportion.doors.fitting.chats import KeptMessage
+from apportion.integrations.fitter import NEW, Fitter, FitterSettings, FrameworkHistory, Turn
 
 
 class FitMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
@@ -80,7 +81,7 @@ def _turn(message: BaseMessage, pointer: str) -> Turn:
     return Turn(counted, pointer)
 
 
-def _with_kept(request: ModelRequest[Any], kept: list[KeptTurn]) -> ModelRequest[Any]:
+def _with_kept(request: ModelRequest[Any], kept: list[KeptMessage]) -> ModelRequest[Any]:
     messages: list[AnyMessage] = []
     for turn in kept:
         if turn.index == NEW:

@@ -7,7 +7,8 @@ from litellm.exceptions import BadRequestError
 from litellm.integrations.custom_logger import CustomLogger
 
 from apportion.doors.fitting import AnthropicChat, FitError
-from apportion.integrations.fitter import NEW, Fitter, FitterSettings, FrameworkHistory, KeptTurn, Turn
+from apportion.doors.fitting.chats import KeptMessage
+from apportion.integrations.fitter import NEW, Fitter, FitterSettings, FrameworkHistory, Turn
 
 _REMEDY = (
     "send the header x-litellm-session-id, or one of litellm_session_id, metadata.session_id, user and, as "
@@ -78,7 +79,7 @@ def _own_session_id(data: Mapping[str, Any]) -> str | None:
     return None if found is None else str(found)
 
 
-def _message(kept: KeptTurn, messages: list[dict[str, Any]]) -> dict[str, Any]:
+def _message(kept: KeptMessage, messages: list[dict[str, Any]]) -> dict[str, Any]:
     if kept.index == NEW:
         return {"role": "user", "content": kept.content}
     message = messages[kept.index]

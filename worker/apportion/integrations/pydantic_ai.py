@@ -28,8 +28,8 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models import ModelRequestContext
 
-from apportion.doors.fitting.chats import assistant_message, function_call
-from apportion.integrations.fitter import NEW, Fitter, FitterSettings, FrameworkHistory, KeptTurn, Turn
+from apportion.doors.fitting.chats import KeptMessage, assistant_message, function_call
+from apportion.integrations.fitter import NEW, Fitter, FitterSettings, FrameworkHistory, Turn
 
 
 class FitHistory(AbstractCapability[Any]):
@@ -140,7 +140,7 @@ def _response(message: ModelResponse) -> dict[str, Any]:
 
 
 def _sent(
-    messages: Sequence[ModelMessage], parts: Sequence[HistoryPart], kept: Sequence[KeptTurn]
+    messages: Sequence[ModelMessage], parts: Sequence[HistoryPart], kept: Sequence[KeptMessage]
 ) -> list[ModelMessage]:
     sent: list[ModelMessage] = []
     indices = [NEW if turn.index == NEW else parts[turn.index].message for turn in kept]

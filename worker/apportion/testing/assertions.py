@@ -24,9 +24,8 @@ def assert_selected(decision: ContextDecision, *ids: str, fidelity: Fidelity | s
         if entry.outcome is not Outcome.SELECTED:
             raise _failed(decision, f"{candidate_id} was expected in the context, and was omitted")
         if fidelity is not None and entry.fidelity != fidelity:
-            raise _failed(
-                decision, f"{candidate_id} was expected as {fidelity}, and is selected as {entry.fidelity}"
-            )
+            found = f"and is selected as {entry.fidelity}"
+            raise _failed(decision, f"{candidate_id} was expected as {fidelity}, {found}")
 
 
 def assert_omitted(decision: ContextDecision, *ids: str, reason: Reason | str | None = None) -> None:
@@ -41,9 +40,8 @@ def assert_omitted(decision: ContextDecision, *ids: str, reason: Reason | str | 
         if entry.outcome is not Outcome.OMITTED:
             raise _failed(decision, f"{candidate_id} was expected to be omitted, and was selected")
         if reason is not None and entry.reason != reason:
-            raise _failed(
-                decision, f"{candidate_id} was expected to be omitted as {reason}, and was as {entry.reason}"
-            )
+            found = f"and was as {entry.reason}"
+            raise _failed(decision, f"{candidate_id} was expected to be omitted as {reason}, {found}")
 
 
 def _entry(decision: ContextDecision, candidate_id: str) -> Entry:

@@ -20,8 +20,7 @@ from apportion.doors.gateway.backend import (
     AnswerGoneError,
     BackendAwayError,
     GatewayAnswer,
-    SubmittedArtifact,
-    SubmittedRequest,
+    SubmittedEvent,
 )
 from apportion.doors.gateway.serving import serving
 from apportion.settings import Settings
@@ -36,11 +35,11 @@ class Scripted:
         self.error, self.reasons = error, reasons
         self.asked, self.may_answer = asyncio.Event(), asyncio.Event()
 
-    async def compose(self, request: SubmittedRequest, *, with_decision: bool) -> GatewayAnswer:
-        await self.publish(SubmittedArtifact(request.event, request.value))
+    async def compose(self, request: SubmittedEvent, *, with_decision: bool) -> GatewayAnswer:
+        await self.publish(SubmittedEvent(request.event, request.value))
         return GatewayAnswer(b"{}", b"{}" if with_decision else b"", is_repeated=False)
 
-    async def publish(self, event: SubmittedArtifact) -> None:  # noqa: ARG002 - as in `Backend`
+    async def publish(self, event: SubmittedEvent) -> None:  # noqa: ARG002 - as in `Backend`
         self.asked.set()
         if self.error is not None:
             raise self.error

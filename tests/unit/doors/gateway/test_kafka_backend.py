@@ -22,7 +22,7 @@ from apportion.core.wire.codec import encode
 from apportion.core.wire.dead_letter import dead_letter
 from apportion.core.wire.record import Record
 from apportion.doors.gateway import kafka_backend
-from apportion.doors.gateway.backend import AnswerGoneError, BackendAwayError, SubmittedRequest
+from apportion.doors.gateway.backend import AnswerGoneError, BackendAwayError, SubmittedEvent
 from apportion.doors.gateway.calls import request_of
 from apportion.doors.gateway.kafka_backend import KafkaBackend, open_kafka_backend
 from apportion.doors.gateway.serving import GatewayPortTakenError
@@ -158,7 +158,7 @@ async def test_an_undelivered_event_is_reported() -> None:
             raise KafkaTimeoutError
 
     with pytest.raises(BackendAwayError):
-        await Away().backend.compose(SubmittedRequest(REQUEST.event, b"{}"), with_decision=False)
+        await Away().backend.compose(SubmittedEvent(REQUEST.event, b"{}"), with_decision=False)
 
 
 class Consumer:

@@ -15,10 +15,9 @@ from support.gateways import artifact_body, body, gateway, local
 from apportion.doors.gateway.backend import (
     BackendAwayError,
     GatewayAnswer,
-    SubmittedArtifact,
-    SubmittedRequest,
+    SubmittedEvent,
+    TraceHeaders,
 )
-from apportion.doors.gateway.trace_context import TraceHeaders
 from apportion.doors.gateway.tracing import CallSpans
 
 pytestmark = pytest.mark.asyncio
@@ -35,11 +34,11 @@ class Watched:
         self.backend = local()
         self.traces: list[TraceHeaders] = []
 
-    async def compose(self, request: SubmittedRequest, *, with_decision: bool) -> GatewayAnswer:
+    async def compose(self, request: SubmittedEvent, *, with_decision: bool) -> GatewayAnswer:
         self.traces.append(request.trace)
         return await self.backend.compose(request, with_decision=with_decision)
 
-    async def publish(self, event: SubmittedArtifact) -> None:
+    async def publish(self, event: SubmittedEvent) -> None:
         self.traces.append(event.trace)
         await self.backend.publish(event)
 
@@ -50,7 +49,7 @@ class Watched:
 class Away(Watched):
     """A backend that loses its brokers before it answers."""
 
-    async def compose(self, request: SubmittedRequest, *, with_decision: bool) -> GatewayAnswer:
+    async def compose(self, request: SubmittedEvent, *, with_decision: bool) -> GatewayAnswer:
         await super().compose(request, with_decision=with_decision)
         raise BackendAwayError
 

@@ -1,16 +1,15 @@
 """`apportion compose`: composing without Kafka."""
 
-import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal, TypeAlias
 
 import typer
 
+from apportion.cli import CommandError, ExitCode, note
 from apportion.cli._files import EventsFile, naming, open_events, require_distinct, require_free
 from apportion.cli._lines import EVENTS, lines_of, watched
 from apportion.cli._settings import read_settings, with_settings
@@ -25,29 +24,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(add_completion=False)
 
+ComposeFormat: TypeAlias = Literal["openai", "anthropic", "text"]
 _LISTED_MAX = 3
 """The largest number of refused events of one code that stderr lists."""
-
-
-class ComposeFormat(StrEnum):
-    """The format of the answers."""
-
-    OPENAI = "openai"
-    ANTHROPIC = "anthropic"
-    TEXT = "text"
-
-
-class DeadLettersError(Exception):
-    """All events were read, and some of them were refused."""
-
-    code = "dead_letters"
-    exit_code = 3
-
-
-class FormsMissingError(Exception):
-    """All requests were answered, and some answers cannot be expressed in the requested format."""
-
-    code = "forms_missing"
 
 
 @app.command(cls=with_settings("default_policy", "policies", "fingerprint_secret_file", "decision_detail"))
@@ -94,7 +73,7 @@ def compose(  # noqa: PLR0913 - a command takes its flags by name
     with ExitStack() as stack:
         source = stack.enter_context(open_events(file))
         if source.isatty():
-            typer.echo("apportion: reading events from the terminal, one per line; Ctrl-D ends", err=True)
+            note("reading events from the terminal, one per line; Ctrl-D ends")
         answers = _answers(source, settings, None if explain else stack)
         decided = stack.enter_context(decisions.open("wb")) if decisions else None
         refused = stack.enter_context(dead_letters.open("wb")) if dead_letters else None
@@ -103,9 +82,10 @@ def compose(  # noqa: PLR0913 - a command takes its flags by name
     if counts:
         kept = f"they are in {dead_letters}" if dead_letters else "--dead-letters FILE keeps them"
         codes = ", ".join(f"{code} {count:,}" for code, count in counts.most_common())
-        raise DeadLettersError(f"events refused: {counts.total():,} ({codes}); {kept}")
+        message = f"events refused: {counts.total():,} ({codes}); {kept}"
+        raise CommandError("dead_letters", message, ExitCode.DEAD_LETTERS)
     if form.missing:
-        raise FormsMissingError(f"answers without a form in {output_format}: {form.missing:,}")
+        raise CommandError("forms_missing", f"answers without a form in {output_format}: {form.missing:,}")
 
 
 def _answers(
@@ -142,7 +122,7 @@ def _write_all(
             code = answer.error.code
             counts[code] += 1
             if refused is None and counts[code] <= (1 if code == "no_secret" else _LISTED_MAX):
-                typer.echo(f"apportion: {_error_line(answer)}", err=True)
+                note(_error_line(answer))
             elif refused is not None:
                 _write(refused, holding(answer, settings.dead_letter_value))
             continue
@@ -168,7 +148,7 @@ class _Form:
         from apportion.printable import printable
 
         text = composed.text
-        if self._format is ComposeFormat.TEXT and sys.stdout.isatty() and isinstance(text, str):
+        if self._format == "text" and sys.stdout.isatty() and isinstance(text, str):
             typer.echo("\n".join(printable(line) for line in text.expandtabs().splitlines()))
         else:
             _write(sys.stdout.buffer, self._shaped(composed))
@@ -183,18 +163,17 @@ class _Form:
             return shaped(composed, BODIES[self._format])
         except FormatError as error:
             self.missing += 1
-            typer.echo(f"apportion: request {printable(composed.request_id)}: {error}", err=True)
+            note(f"request {printable(composed.request_id)}: {error}")
             return shaped(composed, None)
 
 
 def _write(file: BinaryIO, event: "Struct") -> None:
     """Write a line without buffering: a reader may wait for it, and a failed write must not be repeated."""
     from apportion.core.wire.codec import encode
+    from apportion.engine.offline.lines import write_line
 
-    left = memoryview(encode(event) + b"\n")
     with naming(file):
-        while left:
-            left = left[os.write(file.fileno(), left) :]
+        write_line(file.fileno(), encode(event))
 
 
 def _error_line(letter: "ContextDeadLetter") -> str:

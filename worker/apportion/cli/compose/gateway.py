@@ -1,18 +1,17 @@
 """`apportion gateway`: HTTP in front of the topics."""
 
-from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from apportion.cli import note
 from apportion.cli._files import require_distinct, require_free
 from apportion.cli._settings import read_settings, with_settings
 
 if TYPE_CHECKING:
     from apportion.doors.gateway.backend import Backend
-    from apportion.settings import Settings
 
 app = typer.Typer(add_completion=False)
 
@@ -63,18 +62,13 @@ def gateway(
     settings = read_settings(ctx)
     with ExitStack() as stack:
         files = [stack.enter_context(path.open("wb")) if path else None for path in (events, decisions)]
-        run_gateway(settings, _backend(settings, files, local=local))
+        if local:
+            from apportion.doors.gateway.local_backend import LocalBackend
 
+            backend: AbstractAsyncContextManager[Backend] = nullcontext(LocalBackend(settings, *files))
+            note("sessions are in memory and end with this process")
+        else:
+            from apportion.doors.gateway.kafka_backend import open_kafka_backend
 
-def _backend(
-    settings: "Settings", files: Sequence[BinaryIO | None], *, local: bool
-) -> "AbstractAsyncContextManager[Backend]":
-    if not local:
-        from apportion.doors.gateway.kafka_backend import open_kafka_backend
-
-        return open_kafka_backend(settings)
-    from apportion.doors.gateway.local_backend import LocalBackend
-
-    backend = LocalBackend(settings, *files)
-    typer.echo("apportion: sessions are in memory and end with this process", err=True)
-    return nullcontext(backend)
+            backend = open_kafka_backend(settings)
+        run_gateway(settings, backend)

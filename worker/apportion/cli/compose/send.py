@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from apportion.cli import CommandError, ExitCode, note
 from apportion.cli._files import EventsFile, open_events
 from apportion.cli._settings import read_settings, with_settings
 
@@ -16,12 +17,6 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False)
 
 _IN_FLIGHT_WAITING = 64
-
-
-class NotSentError(Exception):
-    """An event could not be published; the events before it are published."""
-
-    code = "not_sent"
 
 
 class _Events:
@@ -76,16 +71,12 @@ def send(
                 _exchange(settings, events, patience_s) if wait else _publish(settings, events)
             )
         except (NotAnEventError, KafkaError) as error:
-            raise NotSentError(
-                f"event {events.taken:,}: {error}; those before it are sent, those after it are not"
-            ) from None
+            message = f"event {events.taken:,}: {error}; those before it are sent, those after it are not"
+            raise CommandError("not_sent", message) from None
     if not wait:
         typer.echo(f"sent {events.taken:,} events to {settings.requests_topic}", err=True)
     if refused:
-        from apportion.cli import ExitCode
-
-        typer.echo(f"apportion: dead_letters: {refused:,} events were refused", err=True)
-        raise typer.Exit(ExitCode.DEAD_LETTERS)
+        raise CommandError("dead_letters", f"{refused:,} events were refused", ExitCode.DEAD_LETTERS)
 
 
 async def _publish(settings: "Settings", events: _Events) -> int:
@@ -118,7 +109,5 @@ def _print_reply(answered: "Reply") -> bool:
         return False
     error = answered.dead_letter.error
     where = f"event {answered.index + 1}"
-    typer.echo(
-        f"apportion: {where}: {printable(f'{error.code}: {error.message} (at {error.pointer})')}", err=True
-    )
+    note(f"{where}: {printable(f'{error.code}: {error.message} (at {error.pointer})')}")
     return True

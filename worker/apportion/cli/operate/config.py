@@ -1,15 +1,12 @@
 """`apportion config`: the settings that every other command would use."""
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from apportion.cli._settings import read_settings, with_settings
 from apportion.cli._table import print_table
-
-if TYPE_CHECKING:
-    from apportion.settings import Settings
 
 app = typer.Typer(add_completion=False)
 
@@ -39,7 +36,14 @@ def config(
 
     settings = read_settings(ctx)
     if check:
-        _read_files(settings)
+        from apportion.engine.assembly import create_engine, create_timeline
+
+        create_engine(settings)
+        create_timeline(settings)
+        if settings.security_protocol.has_tls or settings.security_protocol.has_sasl:
+            from apportion.shell.kafka.connection import security_arguments
+
+            security_arguments(settings)
         return
     values: dict[str, Any] = settings.model_dump(mode="json")
     help_of = {name: " ".join(text.split()) for name, text in help_texts().items()}
@@ -54,18 +58,6 @@ def config(
         ("Setting", "Value", "From", "What it does"),
         [(name, _text(values[name]), settings.origin(name), help_of[name]) for name in NAMES],
     )
-
-
-def _read_files(settings: "Settings") -> None:
-    """Read the files that the settings name, as a worker does at its start."""
-    from apportion.engine.assembly import create_engine, create_timeline
-
-    create_engine(settings)
-    create_timeline(settings)
-    if settings.security_protocol.has_tls or settings.security_protocol.has_sasl:
-        from apportion.shell.kafka.connection import security_arguments
-
-        security_arguments(settings)
 
 
 def _text(value: Any) -> str:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from apportion.cli import CommandError, ExitCode
 from apportion.cli._settings import read_settings, with_settings
 from apportion.cli._table import print_table
 
@@ -12,13 +13,6 @@ if TYPE_CHECKING:
     from apportion.core.fingerprints import Secrets
 
 app = typer.Typer(add_completion=False)
-
-
-class NoSecretError(Exception):
-    """The tenant has no fingerprint secret."""
-
-    code = "no_secret"
-    exit_code = 2
 
 
 @app.command(cls=with_settings("fingerprint_secret_file"))
@@ -53,10 +47,11 @@ def fingerprint(
 
     secrets = _by_sessions(read_secrets(read_settings(ctx)), tenant)
     if not secrets:
-        raise NoSecretError(
+        message = (
             "this tenant has no fingerprint secret; "
             "set fingerprint_secret_file, or APPORTION_FINGERPRINT_SECRET in the environment"
         )
+        raise CommandError("no_secret", message, ExitCode.USAGE)
     try:
         normal = [normalised_path(path, f"PATH {number}") for number, path in enumerate(paths, 1)]
     except EventError as error:

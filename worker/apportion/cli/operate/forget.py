@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from apportion.cli import note
 from apportion.cli._settings import read_settings, with_settings
 
 app = typer.Typer(add_completion=False)
@@ -34,12 +35,11 @@ def forget(
         raise typer.BadParameter("expected TENANT/SESSION, such as default/s1")
     gone = asyncio.run(forget(settings, session.encode()))
     if not gone.rows:
-        typer.echo(f"apportion: no row of {session!r} in the changelog of {settings.app_id}", err=True)
+        note(f"no row of {session!r} in the changelog of {settings.app_id}")
         raise typer.Exit(1)
     topics = (settings.requests_topic, *output_topics(settings), settings.usage_topic)
     typer.echo(f"{session}: {gone.rows:,} row and {gone.artifacts:,} artifacts removed")
-    typer.echo(
-        f"apportion: until their retention, records of it stay in {', '.join(topics)}; tables of apportion"
-        " sink, snapshots and files keep theirs",
-        err=True,
+    note(
+        f"until their retention, records of it stay in {', '.join(topics)}; tables of apportion"
+        " sink, snapshots and files keep theirs"
     )

@@ -3,12 +3,12 @@
 import asyncio
 import json
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from apportion.cli import note
 from apportion.cli._settings import read_settings, with_settings
 from apportion.cli._table import print_table
 
@@ -19,13 +19,6 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Check, publish and list policies.")
 
 PolicyFiles = Annotated[list[Path], typer.Argument(metavar="FILE...")]
-
-
-class PoliciesFormat(StrEnum):
-    """The format of a list of policies."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 @app.command()
@@ -87,8 +80,8 @@ def list_(
     ctx: typer.Context,
     *,
     output: Annotated[
-        PoliciesFormat, typer.Option("--format", help="Format of the list.")
-    ] = PoliciesFormat.TABLE,
+        Literal["table", "json"], typer.Option("--format", help="Format of the list.")
+    ] = "table",
     offline: Annotated[
         bool,
         typer.Option("--offline", help="List only the built-in policies and those of this machine's files."),
@@ -113,7 +106,7 @@ def list_(
     timeline = create_timeline(settings) if offline else _read_timeline(settings)
     if differing := different(timeline.own, timeline.latest_files or timeline.own):
         message = f"the group {settings.app_id} uses other files than this machine: {', '.join(differing)}"
-        typer.echo(f"apportion: file_policies: {message}", err=True)
+        note(f"file_policies: {message}")
     rows = [
         {
             "name": entry.policy.name,
@@ -126,7 +119,7 @@ def list_(
         }
         for entry in listed(timeline, builtin_policies())
     ]
-    if output is PoliciesFormat.JSON:
+    if output == "json":
         typer.echo(json.dumps(rows, indent=2))
         return
     print_table(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from apportion.cli import CommandError
 from apportion.cli._settings import read_settings, with_settings
 from apportion.cli._table import print_table
 
@@ -41,12 +42,6 @@ _REGISTRY_SETTINGS = (
     "schema_registry_password_file",
     "request_timeout_s",
 )
-
-
-class TooFewBrokersError(Exception):
-    """The cluster has fewer brokers than each topic would have copies."""
-
-    code = "too_few_brokers"
 
 
 @app.command(cls=_Command)
@@ -131,10 +126,11 @@ def _require_brokers(reports: "Iterable[TopicReport]", copies: int) -> None:
     """Raise TooFewBrokersError if there are more copies than brokers, instead of an error for each topic."""
     for report in reports:
         if found := _FEW_BROKERS.search(report.refusal):
-            raise TooFewBrokersError(
+            message = (
                 f"{copies} copies need {copies} brokers, and the cluster has {found[1] or found[2]}; leave "
                 "out --production, or lower --replication-factor"
             )
+            raise CommandError("too_few_brokers", message)
 
 
 def _show(reports: "Iterable[TopicReport]") -> None:

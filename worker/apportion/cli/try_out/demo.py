@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from apportion.cli import ExitCode
+from apportion.cli import CommandError, ExitCode
 from apportion.cli._extra import needing_extra
 from apportion.cli._files import require_place
 from apportion.cli._progress import progress
@@ -80,9 +80,8 @@ def demo(
     except KeyboardInterrupt:
         screen.tell("Stopped.")
         raise typer.Exit(ExitCode.OK if keep else ExitCode.INTERRUPTED) from None
-    if (refused := screen.tally.summary().dead_letters) > story.refused:
-        typer.echo(f"apportion: dead_letters: {refused:,} events were refused", err=True)
-        raise typer.Exit(ExitCode.DEAD_LETTERS)
+    if (refused := screen.tally.dead_letters) > story.refused:
+        raise CommandError("dead_letters", f"{refused:,} events were refused", ExitCode.DEAD_LETTERS)
 
 
 def _last_of(repo: Path, count: int) -> Iterable[bytes]:

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from apportion.cli import note
 from apportion.cli._extra import needing_extra
 from apportion.cli._files import naming
 from apportion.cli._progress import progress
@@ -82,7 +83,7 @@ def from_files(
     files = f"files {made.files:,}"
     if unfit := made.left_out.get(LeftOut.NO_ROOM, 0):
         files = f"the {made.files:,} of {made.files + unfit:,} files that fit the query best (--max-bytes)"
-    typer.echo(f"apportion: {files}; left out: {left_out or 'none'}", err=True)
+    note(f"{files}; left out: {left_out or 'none'}")
     _write([made.event], None, out)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from apportion.cli import ExitCode
+from apportion.cli import ExitCode, note
 from apportion.cli._files import open_events, require_distinct
 from apportion.cli._lines import DECISIONS, EVENTS, lines_of, watched
 from apportion.cli._settings import read_settings, with_settings
@@ -43,11 +43,9 @@ def explain(
 ) -> None:
     """Show one recorded decision, or why one candidate was left out of it.
 
-    The decision alone shows what was decided, and why. With the recorded
-    events, the command also searches for the smallest change that admits
-    the candidate: of the total, its lane's ceiling or its category's
-    budget, its score, or a pin. Each change is composed by itself. See
-    docs/explain.md.
+    The decision alone shows what was decided, and why. With the recorded events, the command also searches
+    for the smallest change that admits the candidate: of the total, its lane's ceiling or its category's
+    budget, its score, or a pin. Each change is composed by itself. See docs/explain.md.
 
     Examples:
       apportion explain 6891f1 --decisions decisions.jsonl
@@ -144,6 +142,6 @@ def _print_changes(found: "Why | Finding") -> None:
     from apportion.decisions.replay.findings import Finding
 
     if isinstance(found, Finding):
-        typer.echo(f"apportion: {not_searched(found)}", err=True)
+        note(not_searched(found))
         raise typer.Exit(ExitCode.FAILURE)
     print_shown(changes_explanation(found))

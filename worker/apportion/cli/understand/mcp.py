@@ -27,9 +27,8 @@ def mcp(
 ) -> None:
     """Serve recorded decisions to a model, read only, over stdin and stdout.
 
-    Tools find decisions, explain one, and with --events replay them under a
-    change. Results hold ids and numbers, but no content and no path. Needs
-    the extra mcp. See docs/mcp.md.
+    Tools find decisions, explain one, and with --events replay them under a change. Results hold ids and
+    numbers, but no content and no path. Needs the extra mcp. See docs/mcp.md.
 
     Examples:
       apportion mcp decisions.jsonl --events events.jsonl

@@ -5,13 +5,12 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from decimal import Decimal
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from apportion.cli import ExitCode, _topics
+from apportion.cli import ExitCode, _topics, note
 from apportion.cli._files import naming, require_distinct
 from apportion.cli._settings import read_settings, with_settings
 from apportion.cli._table import print_table
@@ -21,20 +20,11 @@ from apportion.printable import printable
 if TYPE_CHECKING:
     from msgspec import Struct
 
-    from apportion.decisions.recompose.ranges import RecordSelection
-    from apportion.decisions.replay.replaying import ReplayExtract, ReplayResult, WhatIf
+    from apportion.decisions.replay.replaying import ReplayExtract, ReplayResult
     from apportion.decisions.replay.sums import Sum
     from apportion.decisions.replay.whatif import Change
-    from apportion.settings import Settings
 
 app = typer.Typer(add_completion=False)
-
-
-class ReplayFormat(StrEnum):
-    """The format of a replay's output."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 def _price(text: str) -> Decimal:
@@ -81,8 +71,8 @@ def replay(  # noqa: PLR0913 - a command takes its flags by name
         ),
     ] = None,
     form: Annotated[
-        ReplayFormat, typer.Option("--format", help="Format of the output.")
-    ] = ReplayFormat.TABLE,
+        Literal["table", "json"], typer.Option("--format", help="Format of the output.")
+    ] = "table",
 ) -> None:
     """Compose recorded events again under a change, and show how each decision changes.
 
@@ -97,50 +87,31 @@ def replay(  # noqa: PLR0913 - a command takes its flags by name
       apportion replay events.jsonl decisions.jsonl --without history --format json | jq .lost
       apportion replay --from-topics --since 2026-03-01T00:00:00Z --budget 4000
     """
-    from apportion.decisions.replay.replaying import WhatIf
+    from apportion.decisions.replay.replaying import Replay, WhatIf
 
     selection = _topics.selection_of((events, decisions), since, until, offsets, from_topics=from_topics)
-    change = _change(policy, budget, counter, tuple(without or ()), without_query=without_query)
-    what_if = WhatIf(change, evolve)
+    what_if = WhatIf(_change(policy, budget, counter, without or (), without_query=without_query), evolve)
     settings = read_settings(ctx)
+    printing = _Printing(form, price)
+    progress: Any = {"what": "replaying", "beside_output": printing.is_json}
     if selection is not None:
-        _replay_topics(settings, selection, snapshot, what_if, _Printing(form, price))
+        with open_topic_run(settings, selection, snapshot, **progress) as (topic_run, advance, bar):
+            printing.show(topic_run.replay(what_if, advance), bar)
+        printing.end(topic_run.sum)
         return
     events, decisions = _topics.require_files(events, decisions, snapshot)
     require_distinct(events, decisions)
-    _replay_files(settings, events, decisions, what_if, _Printing(form, price))
-
-
-def _replay_files(
-    settings: "Settings", events: Path, decisions: Path, what_if: "WhatIf", printing: "_Printing"
-) -> None:
-    from apportion.decisions.replay.replaying import Replay
-
-    opened = open_file_run(settings, events, decisions, what="replaying", beside_output=printing.is_json)
-    with opened as (verification, recorded, bar):
-        run = Replay(verification, what_if)
-        printing.show(run.run(recorded), bar)
-    printing.end(run.summary)
-
-
-def _replay_topics(
-    settings: "Settings",
-    selection: "RecordSelection",
-    snapshot: Path | None,
-    what_if: "WhatIf",
-    printing: "_Printing",
-) -> None:
-    opened = open_topic_run(settings, selection, snapshot, what="replaying", beside_output=printing.is_json)
-    with opened as (run, advance, bar):
-        printing.show(run.replay(what_if, advance), bar)
-    printing.end(run.sum)
+    with open_file_run(settings, events, decisions, **progress) as (verification, recorded, bar):
+        file_run = Replay(verification, what_if)
+        printing.show(file_run.run(recorded), bar)
+    printing.end(file_run.summary)
 
 
 def _change(
     policy: Path | None,
     budget: int | None,
     counter: str | None,
-    without: tuple[str, ...],
+    without: Sequence[str],
     *,
     without_query: bool,
 ) -> "Change":
@@ -159,7 +130,7 @@ def _change(
         None if policy is None else load_policy(policy),
         budget,
         None if counter is None else CounterName(counter),
-        without,
+        tuple(without),
         without_query,
     )
 
@@ -167,8 +138,8 @@ def _change(
 class _Printing:
     """Prints the results of a replay in the requested format, and ends the command."""
 
-    def __init__(self, form: ReplayFormat, price: Decimal | None) -> None:
-        self.is_json = form is ReplayFormat.JSON
+    def __init__(self, form: str, price: Decimal | None) -> None:
+        self.is_json = form == "json"
         self._price = price
         self._extract: ReplayExtract | None = None
 
@@ -228,9 +199,9 @@ def _print_table(extract: "ReplayExtract", total: "Sum") -> None:
     typer.echo(str(total))
     hidden = total.changed - len(changes) + sum(total.misfits.values()) - len(refused)
     if hidden:
-        typer.echo(f"apportion: {hidden:,} more are not shown here; --format json shows all", err=True)
+        note(f"{hidden:,} more are not shown here; --format json shows all")
     if total.unverifiable:
-        typer.echo("apportion: apportion verify lists each unverifiable decision", err=True)
+        note("apportion verify lists each unverifiable decision")
 
 
 def _print_rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from apportion.cli import CommandError, ExitCode, note
 from apportion.cli._extra import needing_extra
 from apportion.cli._files import open_events
 from apportion.cli._lines import DEAD_LETTERS, DECISIONS, lines_of, watched
@@ -21,13 +22,6 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False)
 
 _LINE_MAX_BYTES = 64 << 20
-
-
-class UnreadableLinesError(Exception):
-    """All records were read, and the tables cannot hold some of them."""
-
-    code = "unreadable"
-    exit_code = 3
 
 
 @app.command(
@@ -86,9 +80,8 @@ def sink(
     typer.echo(f"{settings.tables}: {rows or 'nothing new'}; {written.files:,} files", err=True)
     if written.unreadable and (once or source is not None):
         counts = ", ".join(f"{code} {count:,}" for code, count in written.unreadable.most_common())
-        raise UnreadableLinesError(
-            f"records that fit no table: {counts}; the table unreadable has their places"
-        )
+        message = f"records that fit no table: {counts}; the table unreadable has their places"
+        raise CommandError("unreadable", message, ExitCode.DEAD_LETTERS)
 
 
 def _sink_file(
@@ -185,14 +178,11 @@ def _arguments(settings: "Settings") -> dict[str, Any]:
 
 
 def _warn_lost(offsets: str) -> None:
-    typer.echo(
-        f"apportion: records_lost: {offsets} were deleted from the topic before they were written", err=True
-    )
+    note(f"records_lost: {offsets} were deleted from the topic before they were written")
 
 
 def _warn_made_anew(partition: str) -> None:
-    typer.echo(
-        f"apportion: topic_replaced: {partition} is of a topic that was made anew; rows of the earlier topic "
-        "stay in the tables, and the new one is read from its beginning",
-        err=True,
+    note(
+        f"topic_replaced: {partition} is of a topic that was made anew; rows of the earlier topic "
+        "stay in the tables, and the new one is read from its beginning"
     )

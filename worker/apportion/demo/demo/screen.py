@@ -75,7 +75,7 @@ class Screen:
 
     def sum_up(self) -> None:
         """Print the totals so far."""
-        self._console.print(view.summary(self.tally.summary()))
+        self._console.print(view.summary(self.tally))
 
     def end(self) -> None:
         """Print suggestions of next steps."""

@@ -31,21 +31,21 @@ class Story(Struct, frozen=True):
     refused: int
 
 
-def briefing_policy() -> Policy:
-    """Return a policy of strategy `layers`, which the demo publishes; its sessions exhaust their tokens."""
-    return load_policy(resources.files(__package__) / "briefing.toml")
+def demo_policies() -> dict[str, Policy]:
+    """Return the policies that the demo publishes, by file.
 
-
-def assistant_policy() -> Policy:
-    """Return a policy for a long chat with tools, which the demo publishes."""
-    return load_policy(resources.files(__package__) / "assistant.toml")
+    The sessions of the briefing exhaust their tokens. The assistant has a long chat with tools.
+    """
+    files = ("briefing.toml", "assistant.toml")
+    return {file: load_policy(resources.files(__package__) / file) for file in files}
 
 
 def story_of(moments: Iterable[bytes]) -> Story:
     """Return the events about moments, which are one or more requests of strategy `lanes`."""
-    policy, assistant = briefing_policy().name, ToolChat(assistant_policy().name)
+    briefing, assistant = (policy.name for policy in demo_policies().values())
+    tool_chat = ToolChat(assistant)
     rounds = [
-        (*_round(number, value, policy), json.dumps(assistant.ask(json.loads(value))).encode())
+        (*_round(number, value, briefing), json.dumps(tool_chat.ask(json.loads(value))).encode())
         for number, value in enumerate(moments)
     ]
     middle = len(rounds) // 2

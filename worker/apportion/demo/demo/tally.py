@@ -29,29 +29,20 @@ class PolicySums(Struct):
     reasons: Counter[str] = field(default_factory=Counter)
 
 
-class DemoSummary(Struct, frozen=True):
-    """Totals of a run."""
-
-    sessions: int
-    decisions: int
-    dead_letters: int
-    policies: dict[str, PolicySums]
-    emitted: int
-    """Tokens in contexts."""
-    charged: int
-    """Tokens in the sessions' ledgers; it differs from `emitted` only after a wrong charge."""
-    latencies_s: dict[int, float]
-    """Latencies by percentile, without answers that the killed worker delayed."""
-
-
 class DemoTally:
-    """The running totals of a demo."""
+    """The running totals of a demo.
+
+    Attributes:
+        policies: the sums by policy, in the order of their first decisions.
+        dead_letters: the number of dead letters.
+        charged: tokens in the sessions' ledgers; it differs from `emitted` only after a wrong charge.
+    """
 
     def __init__(self) -> None:
+        self.policies: dict[str, PolicySums] = {}
+        self.dead_letters = self.charged = 0
         self._spent: dict[tuple[str, str], int] = {}
-        self._policies: dict[str, PolicySums] = {}
         self._latencies_s: list[float] = []
-        self._dead_letters = self._charged = 0
         self._cached: dict[tuple[str, str], int] = {}
 
     def add(self, answered: Reply, *, held_up: bool = False) -> None:
@@ -59,13 +50,13 @@ class DemoTally:
         if not held_up:
             self._latencies_s.append(answered.latency_s)
         if answered.decision is None:
-            self._dead_letters += 1
+            self.dead_letters += 1
         else:
             self._count(answered.decision)
 
     def _count(self, decision: ContextDecision) -> None:
         policy, tokens = decision.policy, decision.tokens
-        sums = self._policies.setdefault(policy.name, PolicySums(str(policy.strategy)))
+        sums = self.policies.setdefault(policy.name, PolicySums(str(policy.strategy)))
         sums.decisions += 1
         sums.used += tokens.used
         sums.limit += tokens.limit
@@ -73,7 +64,7 @@ class DemoTally:
         session = decision.tenant, decision.session_id
         before, after = decision.session.before, decision.session.after
         known = self._spent.get(session, 0) if before.prompts else 0  # a session that expired begins at 0
-        self._charged += after.spent_tokens - known
+        self.charged += after.spent_tokens - known
         self._spent[session] = after.spent_tokens
         if decision.prefix is not UNSET:
             sums.held += decision.prefix.prefix_tokens
@@ -85,20 +76,18 @@ class DemoTally:
         if decision.tool_results is not UNSET:
             sums.freed += decision.tool_results.freed_tokens
 
-    def summary(self) -> DemoSummary:
-        """Return the totals so far, with the policies in the order of their first decisions."""
-        policies = self._policies
-        return DemoSummary(
-            sessions=len(self._spent),
-            decisions=sum(each.decisions for each in policies.values()),
-            dead_letters=self._dead_letters,
-            policies=dict(policies),
-            emitted=sum(each.used for each in policies.values()),
-            charged=self._charged,
-            latencies_s={percent: self._percentile(percent) for percent in PERCENTILES},
-        )
+    @property
+    def decisions(self) -> int:
+        """The number of decisions."""
+        return sum(sums.decisions for sums in self.policies.values())
 
-    def _percentile(self, percent: int) -> float:
-        """Return a percentile of the latencies by the nearest rank."""
-        ordered = sorted(self._latencies_s)
-        return ordered[max(0, -(-percent * len(ordered) // 100) - 1)] if ordered else 0.0
+    @property
+    def emitted(self) -> int:
+        """Tokens in contexts."""
+        return sum(sums.used for sums in self.policies.values())
+
+    @property
+    def latencies_s(self) -> dict[int, float]:
+        """Latencies by percentile (nearest rank), without answers that the killed worker delayed."""
+        ordered = sorted(self._latencies_s) or [0.0]
+        return {percent: ordered[max(0, -(-percent * len(ordered) // 100) - 1)] for percent in PERCENTILES}

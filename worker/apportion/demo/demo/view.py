@@ -17,7 +17,7 @@ from rich.text import Text
 
 from apportion.core.results import ComposedItem, ComposedTokens, ContextDecision, Failure, Status
 from apportion.decisions.explain.decision import Bar
-from apportion.demo.demo.tally import DemoSummary
+from apportion.demo.demo.tally import DemoTally
 from apportion.printable import printable
 
 _EXCERPT_LINES = 6
@@ -115,7 +115,7 @@ def excerpt(composed: bytes, columns: int) -> RenderableType | None:
     return Panel(body, title=title, title_align="left", width=min(columns, _EXCERPT_COLUMNS))
 
 
-def summary(total: DemoSummary) -> RenderableType:
+def summary(total: DemoTally) -> RenderableType:
     """Return the totals of a run: a row for each policy, then the facts of the whole run."""
     facts = Table.grid(padding=(0, 2, 0, 0))
     facts.add_column(style="bold", no_wrap=True)
@@ -165,7 +165,7 @@ def _pieces(items: tuple[ComposedItem, ...]) -> Table:
     return table
 
 
-def _by_policy(total: DemoSummary) -> Table:
+def _by_policy(total: DemoTally) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("policy", no_wrap=True, min_width=17)
     for title in ("decisions", "tokens", "of limits"):
@@ -179,7 +179,7 @@ def _by_policy(total: DemoSummary) -> Table:
     return table
 
 
-def _facts(total: DemoSummary) -> Iterator[tuple[str, str]]:
+def _facts(total: DemoTally) -> Iterator[tuple[str, str]]:
     if total.decisions:
         yield "ledgers", f"{total.emitted:,} tokens emitted, {total.charged:,} charged"
     holding = {name: sums for name, sums in total.policies.items() if sums.held}

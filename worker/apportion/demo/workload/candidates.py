@@ -5,17 +5,16 @@ is the nearness of the path to the edited files, and `risk_alignment` is the chu
 the lane `structure`, because they are found by names and imports.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
-from enum import StrEnum
-from itertools import chain, islice
+from itertools import islice
 from typing import NamedTuple
 
 from msgspec import UNSET, Struct, UnsetType
 
 from apportion.demo.workload import paths
 from apportion.demo.workload.history import Past, RepositoryHistory
-from apportion.demo.workload.index import FileRole, Index
+from apportion.demo.workload.index import Index
 from apportion.demo.workload.moment import Edit, Moment, MomentQuery, diff_pieces
 from apportion.demo.workload.repository import Repository
 from apportion.demo.workload.syntax import language
@@ -40,37 +39,10 @@ _SIMILAR_PIECES = 10
 _MESSAGES = 8
 
 
-class CandidateKind(StrEnum):
-    """Kinds of candidates."""
-
-    LOCAL_DIFF = "local_diff"
-    RECENT_EDIT = "recent_edit"
-    SYMBOL_CONTEXT = "symbol_context"
-    DEPENDENCY_GRAPH = "dependency_graph"
-    TEST_CONTEXT = "test_context"
-    RULE_DOC = "rule_doc"
-    CONSTRAINT = "constraint"
-    SEMANTIC_MATCH = "semantic_match"
-    SESSION_HISTORY = "session_history"
-
-
-_LANES = {
-    CandidateKind.LOCAL_DIFF: "local",
-    CandidateKind.RECENT_EDIT: "local",
-    CandidateKind.SYMBOL_CONTEXT: "structure",
-    CandidateKind.DEPENDENCY_GRAPH: "structure",
-    CandidateKind.TEST_CONTEXT: "structure",
-    CandidateKind.RULE_DOC: "rules",
-    CandidateKind.CONSTRAINT: "policy",
-    CandidateKind.SEMANTIC_MATCH: "retrieved",
-    CandidateKind.SESSION_HISTORY: "history",
-}
-
-
 class WorkloadCandidate(Struct, frozen=True, omit_defaults=True):
     """A candidate of `context-request.v1`. Its fields are in the order of the JSON."""
 
-    kind: CandidateKind
+    kind: str
     lane: str
     content: str
     created_at: str
@@ -90,6 +62,7 @@ class _Piece(NamedTuple):
     ordinal: int
     text: str
     name: str | UnsetType = UNSET
+    tags: tuple[str, ...] = ()
 
 
 class Scene:
@@ -102,13 +75,13 @@ class Scene:
         self.query = MomentQuery(moment, index)
         self.edited = tuple(edit.path for edit in moment.foci)
 
-    def of_file(self, kind: CandidateKind, piece: _Piece, tags: tuple[str, ...] = ()) -> WorkloadCandidate:
+    def of_file(self, kind: str, lane: str, piece: _Piece) -> WorkloadCandidate:
         """Return a part of a file as a candidate, with the age of the file's content."""
         oid = self.index.oid(piece.path)
         now_s = self.moment.time_s
         return WorkloadCandidate(
             kind=kind,
-            lane=_LANES[kind],
+            lane=lane,
             content=piece.text,
             created_at=timestamp(now_s if oid is None else self.history.written_s(oid, now_s)),
             relevance=self.query.relevance(piece.text),
@@ -118,14 +91,14 @@ class Scene:
             chunk_index=piece.ordinal,
             name=piece.name,
             language=language(piece.path) or UNSET,
-            tags=tags,
+            tags=piece.tags,
         )
 
     def of_commit(self, past: Past, message: str) -> WorkloadCandidate:
         """Return an earlier commit's message as a candidate, with the highest scores of its paths."""
         return WorkloadCandidate(
-            kind=CandidateKind.SESSION_HISTORY,
-            lane=_LANES[CandidateKind.SESSION_HISTORY],
+            kind="session_history",
+            lane="history",
             content=head(message),
             created_at=timestamp(past.commit.time_s),
             relevance=self.query.relevance(head(message)),
@@ -139,11 +112,11 @@ class Scene:
         ranked = (piece for piece in pieces if piece.text.strip())
         return sorted(ranked, key=lambda piece: (-self.query.relevance(piece.text), piece))[:count]
 
-    def chunks(self, path: str) -> Iterator[_Piece]:
-        """Yield the chunks of a file, within the part that the index analyses."""
-        oid = self.index.oid(path)
-        for ordinal, text in enumerate(() if oid is None else self.index.chunks(oid)):
-            yield _Piece(path, ordinal, text)
+    def chunks(self, *files: str) -> Iterator[_Piece]:
+        """Yield the chunks of files, within the parts that the index analyses."""
+        for path in files:
+            for ordinal, text in enumerate(self.index.chunks(self.index.oid(path))):
+                yield _Piece(path, ordinal, text)
 
 
 def timestamp(time_s: int) -> str:
@@ -152,34 +125,33 @@ def timestamp(time_s: int) -> str:
 
 
 def gather(scene: Scene) -> Iterator[WorkloadCandidate]:
-    """Return the candidates of a moment, the most important first.
+    """Yield the candidates of a moment, the most important first.
 
     Ids are unique, and so are path and chunk index within a kind.
     """
-    important = (_diffs, _recent_edits, _rule_docs, _constraints)
-    others = (_symbols, _graphs, _tests, _similar, _messages)
-    return chain.from_iterable(source(scene) for source in (*important, *others))
+    for kind, lane, source in _SOURCES:
+        for piece in source(scene):
+            yield scene.of_file(kind, lane, piece)
+    yield from _messages(scene)
 
 
-def _diffs(scene: Scene) -> Iterator[WorkloadCandidate]:
-    """Yield the edits of the request, then the other edits that are not committed yet."""
+def _diffs(scene: Scene) -> Iterator[_Piece]:
+    """Return the edits of the request, then the other edits that are not committed yet."""
     others = (edit for edit in scene.moment.pending if edit.path not in scene.edited)
     pieces = (
-        scene.of_file(CandidateKind.LOCAL_DIFF, _Piece(edit.path, ordinal, text), (edit.status,))
+        _Piece(edit.path, ordinal, text, tags=(edit.status,))
         for edit in (*scene.moment.foci, *others)
         for ordinal, text in enumerate(islice(diff_pieces(edit), _DIFF_PIECES_PER_FILE))
     )
-    yield from islice(pieces, _DIFF_PIECES)
+    return islice(pieces, _DIFF_PIECES)
 
 
-def _recent_edits(scene: Scene) -> Iterator[WorkloadCandidate]:
+def _recent_edits(scene: Scene) -> Iterator[_Piece]:
     """Yield the new text around the edits, then files of the session's earlier commits."""
     touched = (piece for edit in scene.moment.foci for piece in _touched(scene, edit))
-    for piece in islice(touched, _RECENT_PIECES):
-        yield scene.of_file(CandidateKind.RECENT_EDIT, piece)
+    yield from islice(touched, _RECENT_PIECES)
     for path in islice(_earlier_in_session(scene), _SESSION_FILES):
-        for piece in scene.best(scene.chunks(path), 1):
-            yield scene.of_file(CandidateKind.RECENT_EDIT, piece)
+        yield from scene.best(scene.chunks(path), 1)
 
 
 def _touched(scene: Scene, edit: Edit) -> Iterator[_Piece]:
@@ -201,8 +173,8 @@ def _earlier_in_session(scene: Scene) -> Iterator[str]:
                 seen.add(path)
 
 
-def _symbols(scene: Scene) -> Iterator[WorkloadCandidate]:
-    """Yield definitions of the names in the changed lines: of the rarest names, the most relevant ones."""
+def _symbols(scene: Scene) -> list[_Piece]:
+    """Return definitions of the names in the changed lines: of the rarest names, the most relevant ones."""
     names = frozenset[str]().union(*(edit.names for edit in scene.moment.foci))
     defining = ((scene.index.defining(name), name) for name in names)
     known = sorted(
@@ -215,26 +187,23 @@ def _symbols(scene: Scene) -> Iterator[WorkloadCandidate]:
         for ordinal, definition in enumerate(scene.index.definitions(path))
         if definition.name == name
     )
-    for piece in scene.best(islice(pieces, _SYMBOLS_WEIGHED), _SYMBOLS):
-        yield scene.of_file(CandidateKind.SYMBOL_CONTEXT, piece)
+    return scene.best(islice(pieces, _SYMBOLS_WEIGHED), _SYMBOLS)
 
 
-def _graphs(scene: Scene) -> Iterator[WorkloadCandidate]:
+def _graphs(scene: Scene) -> Iterator[_Piece]:
     """Yield the imports of an edited file and its importers, one per line."""
     for path in islice((path for path in scene.edited if scene.index.oid(path)), _GRAPHS):
         edges = [f"{path} -> {imported}\n" for imported in scene.index.imports(path)]
         edges += [f"{importer} -> {path}\n" for importer in scene.index.importers(path)]
         if edges:
-            piece = _Piece(path, 0, "".join(edges[:_GRAPH_LINES]))
-            yield scene.of_file(CandidateKind.DEPENDENCY_GRAPH, piece)
+            yield _Piece(path, 0, "".join(edges[:_GRAPH_LINES]))
 
 
-def _tests(scene: Scene) -> Iterator[WorkloadCandidate]:
-    """Yield the most relevant tests in files that are named after an edited file or import it."""
+def _tests(scene: Scene) -> list[_Piece]:
+    """Return the most relevant tests in files that are named after an edited file or import it."""
     found = dict.fromkeys(test for path in scene.edited for test in scene.index.tests_of(path))
     files = islice((path for path in found if path not in scene.edited), _TEST_FILES)
-    for piece in scene.best((piece for path in files for piece in _cases(scene, path)), _TEST_PIECES):
-        yield scene.of_file(CandidateKind.TEST_CONTEXT, piece)
+    return scene.best((piece for path in files for piece in _cases(scene, path)), _TEST_PIECES)
 
 
 def _cases(scene: Scene, path: str) -> Iterator[_Piece]:
@@ -247,27 +216,21 @@ def _cases(scene: Scene, path: str) -> Iterator[_Piece]:
     return iter(cases) if cases else scene.chunks(path)
 
 
-def _rule_docs(scene: Scene) -> Iterator[WorkloadCandidate]:
-    files = scene.index.files(FileRole.RULE_DOC)[:_RULE_FILES]
-    for piece in scene.best((piece for path in files for piece in scene.chunks(path)), _RULE_PIECES):
-        yield scene.of_file(CandidateKind.RULE_DOC, piece)
+def _rule_docs(scene: Scene) -> list[_Piece]:
+    files = scene.index.files("rule_doc")[:_RULE_FILES]
+    return scene.best(scene.chunks(*files), _RULE_PIECES)
 
 
-def _constraints(scene: Scene) -> Iterator[WorkloadCandidate]:
-    """Yield the first chunk of each constraint file, unless it is blank."""
-    for path in scene.index.files(FileRole.CONSTRAINT)[:_CONSTRAINTS]:
-        for piece in islice(scene.chunks(path), 1):
-            if not piece.text.isspace():
-                yield scene.of_file(CandidateKind.CONSTRAINT, piece)
+def _constraints(scene: Scene) -> Iterator[_Piece]:
+    """Yield the first chunk of each file."""
+    for path in scene.index.files("constraint")[:_CONSTRAINTS]:
+        yield from (piece for piece in islice(scene.chunks(path), 1) if not piece.text.isspace())
 
 
-def _similar(scene: Scene) -> Iterator[WorkloadCandidate]:
-    """Yield the most relevant chunks of similar files, without the edited ones."""
-    files = scene.index.similar(scene.query.weights, scene.edited)
-    for piece in scene.best((piece for path in files for piece in scene.chunks(path)), _SIMILAR_PIECES):
-        candidate = scene.of_file(CandidateKind.SEMANTIC_MATCH, piece)
-        if candidate.relevance:
-            yield candidate
+def _similar(scene: Scene) -> Iterator[_Piece]:
+    """Return the most relevant chunks of similar files, without the edited ones."""
+    pieces = scene.chunks(*scene.index.similar(scene.query.weights, scene.edited))
+    return (piece for piece in scene.best(pieces, _SIMILAR_PIECES) if scene.query.relevance(piece.text))
 
 
 def _messages(scene: Scene) -> Iterator[WorkloadCandidate]:
@@ -276,3 +239,16 @@ def _messages(scene: Scene) -> Iterator[WorkloadCandidate]:
     offered = [scene.of_commit(past, message) for past, message in messages if message]
     offered.sort(key=lambda candidate: (-candidate.specificity, -candidate.relevance))
     yield from offered[:_MESSAGES]
+
+
+_SOURCES: tuple[tuple[str, str, Callable[[Scene], Iterable[_Piece]]], ...] = (
+    ("local_diff", "local", _diffs),
+    ("recent_edit", "local", _recent_edits),
+    ("rule_doc", "rules", _rule_docs),
+    ("constraint", "policy", _constraints),
+    ("symbol_context", "structure", _symbols),
+    ("dependency_graph", "structure", _graphs),
+    ("test_context", "structure", _tests),
+    ("semantic_match", "retrieved", _similar),
+)
+"""Kind, lane and pieces of the candidates that are parts of files, the most important first."""

@@ -8,7 +8,7 @@ import hashlib
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import chain
@@ -68,12 +68,6 @@ class FolderRequest(Struct, frozen=True):
     left_out: dict[LeftOut, int]
 
 
-class _TextFile(Struct, frozen=True):
-    path: str
-    content: str
-    modified_s: int
-
-
 def from_files(folder: Path, query: str, *, file_bytes_max: int, bytes_max: int) -> FolderRequest:
     """Return a request of a folder's text files, numbered in the order of their paths.
 
@@ -81,18 +75,17 @@ def from_files(folder: Path, query: str, *, file_bytes_max: int, bytes_max: int)
     The same files and query give the same bytes.
     """
     left_out: Counter[LeftOut] = Counter()
-    files = list(_text_files(folder, file_bytes_max, left_out))
+    modified_s = dict(_text_files(folder, file_bytes_max, left_out))
     kept: list[_Candidate] = []
     newest_s, left_bytes = 0, bytes_max - _ENVELOPE_BYTES - len(_encode(query))
-    for file in _by_words(files, query):
-        candidate = _Candidate(file.path, "semantic_match", _lane(file.path), file.content)
+    for candidate in _by_words(modified_s, query):
         size = len(_encode(candidate)) + _ID_BYTES
         if size > left_bytes:
             left_out[LeftOut.NO_ROOM] += 1
             continue
         left_bytes -= size
         kept.append(candidate)
-        newest_s = max(newest_s, file.modified_s)
+        newest_s = max(newest_s, modified_s[candidate])
     kept.sort(key=attrgetter("path"))
     candidates = tuple([replace(candidate, id=f"{number:05}") for number, candidate in enumerate(kept, 1)])
     name = hashlib.sha256(_encode((query, candidates))).hexdigest()[:16]
@@ -102,8 +95,8 @@ def from_files(folder: Path, query: str, *, file_bytes_max: int, bytes_max: int)
     return FolderRequest(event, len(candidates), counts)
 
 
-def _by_words(files: Sequence[_TextFile], query: str) -> list[_TextFile]:
-    """Return the files, ordered by the query's words in them, weighted by rarity; ties by path."""
+def _by_words(files: Collection[_Candidate], query: str) -> list[_Candidate]:
+    """Return the files by the query's words in them, weighted by their rarity; ties by path."""
     words = {word.lower() for word in _WORD.findall(query)}
     found: dict[str, list[str]] = {}
     for file in files:
@@ -121,7 +114,8 @@ def _lane(path: str) -> str:
     return "docs" if ending in _DOCS else "data" if ending in _DATA else "code"
 
 
-def _text_files(folder: Path, bytes_max: int, left_out: Counter[LeftOut]) -> Iterator[_TextFile]:
+def _text_files(folder: Path, bytes_max: int, left_out: Counter[LeftOut]) -> Iterator[tuple[_Candidate, int]]:
+    """Yield the text files of a folder, each with the time of its last change."""
     folder = folder.resolve()
     for file in _files(folder, _ignores_above(folder), left_out):
         path = file.relative_to(folder).as_posix()
@@ -141,7 +135,7 @@ def _text_files(folder: Path, bytes_max: int, left_out: Counter[LeftOut]) -> Ite
             elif not content:
                 left_out[LeftOut.EMPTY] += 1
             else:
-                yield _TextFile(path, content, int(facts.st_mtime))
+                yield _Candidate(path, "semantic_match", _lane(path), content), int(facts.st_mtime)
 
 
 def _files(

@@ -8,10 +8,9 @@ import hashlib
 import heapq
 import sys
 import textwrap
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -30,28 +29,17 @@ _SIMILAR_FILES = 8
 _NONE: AbstractSet[str] = frozenset()
 
 
-class _By(StrEnum):
-    """Kinds of keys that find a file."""
-
-    WORD = "word"
-    DEFINITION = "definition"
-    MODULE = "module"
-    IMPORT = "import"
-    TESTED = "tested"
-    ROLE = "role"
-
-
-class FileRole(StrEnum):
-    """Roles of files that apply to the whole repository."""
-
-    RULE_DOC = "rule_doc"
-    CONSTRAINT = "constraint"
+_ROLES = ("rule_doc", "constraint")
+"""Roles of files that apply to the whole repository."""
 
 
 class _Profile(NamedTuple):
-    oid: str
+    oid: str | None
     words: frozenset[str]
     outline: SourceOutline
+
+
+_ABSENT = _Profile(None, frozenset(), SourceOutline((), ()))
 
 
 class Index:
@@ -61,10 +49,11 @@ class Index:
         self._repository = repository
         self._tree: str | None = None
         self._profiles: dict[str, _Profile] = {}
-        self._found: dict[_By, dict[str, set[str]]] = {by: {} for by in _By}
+        self._found: defaultdict[str, dict[str, set[str]]] = defaultdict(dict)
+        """The files by kind of key, then by key."""
         self._profile = lru_cache(maxsize=1024)(self._read_profile)
-        self._lines = lru_cache(maxsize=128)(self._read_lines)
-        self.chunks = lru_cache(maxsize=128)(self._read_chunks)
+        self._lines = lru_cache(maxsize=128)(lambda oid: lines(self._text(oid)))
+        self.chunks = lru_cache(maxsize=128)(lambda oid: tuple(chunks(self._text(oid))))
 
     def move_to(self, tree: str | None) -> None:
         """Replace the content of the folder by a tree."""
@@ -76,29 +65,27 @@ class Index:
         """Save a blob as a file, or remove the file. A blob that is not text removes it."""
         if oid is not None and oid == self.oid(path):
             return
-        old = self._profiles.pop(path, None)
-        for by, key in set(_keys(path, old)) if old else ():
-            self._found[by][key].remove(path)
-            if not self._found[by][key]:
-                del self._found[by][key]
-        new = None if oid is None else self._profile(path, oid)
-        for by, key in _keys(path, new) if new else ():
-            self._found[by].setdefault(key, set()).add(path)
-        if new is not None:
+        if (old := self._profiles.pop(path, None)) is not None:
+            for kind, key in set(_keys(path, old)):
+                self._found[kind][key].remove(path)
+                if not self._found[kind][key]:
+                    del self._found[kind][key]
+        if oid is not None and (new := self._profile(path, oid)) is not None:
             self._profiles[path] = new
+            for kind, key in _keys(path, new):
+                self._found[kind].setdefault(key, set()).add(path)
 
     def oid(self, path: str) -> str | None:
         """Return the blob of a text file, or None if there is no such file."""
-        profile = self._profiles.get(path)
-        return None if profile is None else profile.oid
+        return self._profiles.get(path, _ABSENT).oid
 
-    def files(self, role: FileRole) -> list[str]:
-        """Return the files of a role, by path."""
-        return sorted(self._holders(_By.ROLE, role))
+    def files(self, role: str) -> list[str]:
+        """Return the files of a role, `rule_doc` or `constraint`, by path."""
+        return sorted(self._holders("role", role))
 
     def rules_digest(self) -> str:
         """Return a digest of the paths and blobs of all files with a role."""
-        bound = [(path, self.oid(path)) for role in FileRole for path in self.files(role)]
+        bound = [(path, self.oid(path)) for role in _ROLES for path in self.files(role)]
         return "sha256:" + hashlib.sha256(msgspec.json.encode(bound)).hexdigest()
 
     def weight(self, word: str, without: Collection[str]) -> int:
@@ -107,7 +94,7 @@ class Index:
         It is log2 of the number of all files over the number of files with the word, not counting `without`,
         rounded down, plus 1. It is 0 if there are none.
         """
-        holders = self._holders(_By.WORD, word)
+        holders = self._holders("word", word)
         others = len(holders) - sum(path in holders for path in without)
         return (len(self._profiles) // others).bit_length() if others else 0
 
@@ -115,7 +102,7 @@ class Index:
         """Return up to 8 files with the heaviest common words, relative to their size; ties by path."""
         scores: Counter[str] = Counter()
         for word, weight in weights.items():
-            for path in self._holders(_By.WORD, word):
+            for path in self._holders("word", word):
                 scores[path] += weight
         for path in without:
             scores.pop(path, None)
@@ -124,33 +111,31 @@ class Index:
 
     def definitions(self, path: str) -> Sequence[Definition]:
         """Return the definitions in a file, in order."""
-        profile = self._profiles.get(path)
-        return () if profile is None else profile.outline.definitions
+        return self._profiles.get(path, _ABSENT).outline.definitions
 
     def defining(self, name: str) -> list[str]:
         """Return the files that define a name, by path."""
-        return sorted(self._holders(_By.DEFINITION, name))
+        return sorted(self._holders("definition", name))
 
     def source(self, path: str, definition: Definition) -> str:
         """Return the first chunk of a definition's text, without common indentation."""
-        file_lines = self._lines(self._profiles[path].oid)
+        file_lines = self._lines(self.oid(path))
         return head(textwrap.dedent("".join(file_lines[definition.start : definition.end])))
 
     def imports(self, path: str) -> list[str]:
         """Return the imports of a file: paths of files in the folder, else names of modules."""
-        profile = self._profiles.get(path)
-        modules = () if profile is None else profile.outline.imports
+        modules = self._profiles.get(path, _ABSENT).outline.imports
         return sorted({self._resolved(path, module) or module for module in modules})
 
     def importers(self, path: str) -> list[str]:
         """Return the files that import a file, by path."""
-        pool = {other for name in paths.module_names(path) for other in self._holders(_By.IMPORT, name)}
+        pool = {other for name in paths.module_names(path) for other in self._holders("import", name)}
         looked_at = heapq.nsmallest(_SHARED_MAX, pool - {path})
         return [other for other in looked_at if self._imports(other, path)]
 
     def tests_of(self, path: str) -> list[str]:
-        """Return the tests that are named after a file, then the tests that import it; both by path."""
-        named = sorted(self._holders(_By.TESTED, paths.subject(path)) - {path})
+        """Return the tests that are named after a file, then those that import it; both by path."""
+        named = sorted(self._holders("tested", paths.subject(path)) - {path})
         importing = (other for other in self.importers(path) if paths.is_test(other))
         return [*dict.fromkeys((*named, *importing))]
 
@@ -170,44 +155,38 @@ class Index:
         parts = paths.module_parts(module)
         best: tuple[int, float, str] | None = None
         for name in parts[-2:]:
-            for path in heapq.nsmallest(_SHARED_MAX, self._holders(_By.MODULE, name)):
+            for path in heapq.nsmallest(_SHARED_MAX, self._holders("module", name)):
                 shared = paths.shared_tail(path, parts)
                 if path != importer and (shared > 1 or paths.in_reach(path, importer)):
                     rank = (-shared, -paths.nearness(path, (importer,)), path)
                     best = rank if best is None else min(best, rank)
         return None if best is None else best[2]
 
-    def _holders(self, by: _By, key: str) -> AbstractSet[str]:
-        return self._found[by].get(key, _NONE)
+    def _holders(self, kind: str, key: str) -> AbstractSet[str]:
+        return self._found[kind].get(key, _NONE)
 
     def _read_profile(self, path: str, oid: str) -> _Profile | None:
-        text = self._repository.text(oid)
-        if not text:
-            return None
-        text = text[:ANALYSED_MAX_CHARACTERS]
-        return _Profile(oid, frozenset(map(sys.intern, words(text))), outline(path, text))
+        text = self._text(oid)
+        return _Profile(oid, frozenset(map(sys.intern, words(text))), outline(path, text)) if text else None
 
-    def _read_lines(self, oid: str) -> list[str]:
-        return lines((self._repository.text(oid) or "")[:ANALYSED_MAX_CHARACTERS])
-
-    def _read_chunks(self, oid: str) -> tuple[str, ...]:
-        return tuple(chunks((self._repository.text(oid) or "")[:ANALYSED_MAX_CHARACTERS]))
+    def _text(self, oid: str | None) -> str:
+        return (self._repository.text(oid) or "")[:ANALYSED_MAX_CHARACTERS]
 
 
-def _keys(path: str, profile: _Profile) -> Iterator[tuple[_By, str]]:
-    """Yield all keys of a file; they depend only on its path and blob."""
+def _keys(path: str, profile: _Profile) -> Iterator[tuple[str, str]]:
+    """Yield all keys of a file, each after its kind; they depend only on its path and blob."""
     for word in profile.words:
-        yield _By.WORD, word
+        yield "word", word
     for definition in profile.outline.definitions:
-        yield _By.DEFINITION, definition.name
+        yield "definition", definition.name
     for module in profile.outline.imports:
         for part in paths.module_parts(module)[-2:]:
-            yield _By.IMPORT, part
+            yield "import", part
     for name in paths.module_names(path):
-        yield _By.MODULE, name
+        yield "module", name
     if paths.is_test(path):
-        yield _By.TESTED, paths.subject(path)
+        yield "tested", paths.subject(path)
     if paths.is_rule_doc(path):
-        yield _By.ROLE, FileRole.RULE_DOC
+        yield "role", "rule_doc"
     if paths.is_constraint(path):
-        yield _By.ROLE, FileRole.CONSTRAINT
+        yield "role", "constraint"

@@ -106,11 +106,7 @@ def nearness(path: str, others: Iterable[str]) -> float:
     The same file has 1. Other files have (1 + common leading folders) / (2 + folders of the deeper path),
     rounded to thousandths.
     """
-    return max((_nearness(path, other) for other in others), default=0.0)
-
-
-def _nearness(path: str, other: str) -> float:
-    if path == other:
-        return 1.0
-    folders, others = _parsed(path).folders, _parsed(other).folders
-    return round((1 + common_length(folders, others)) / (2 + max(len(folders), len(others))), 3)
+    others = set(others)
+    own, folders = _parsed(path).folders, [_parsed(other).folders for other in others]
+    near = ((1 + common_length(own, other)) / (2 + max(len(own), len(other))) for other in folders)
+    return 1.0 if path in others else round(max(near, default=0.0), 3)

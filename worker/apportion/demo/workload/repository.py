@@ -17,8 +17,6 @@ from hashlib import sha1, sha256
 from pathlib import Path
 from typing import IO, NamedTuple, Self
 
-from apportion.demo.workload.errors import WorkloadError, WorkloadErrorCode
-
 FILE_MAX_BYTES = 4 << 20
 """A larger file does not count as text, because nobody edits it by hand."""
 PATH_MAX_CHARACTERS = 4096
@@ -51,6 +49,18 @@ _QUESTIONS_MAX = 4096
 _AUTHOR = re.compile(rb"^author [^\n]*<(?P<email>[^>\n]*)>", re.MULTILINE)
 
 
+class WorkloadError(Exception):
+    """The source of a workload is unusable.
+
+    `message` states the problem and the remedy. `place` is the repository, revision, object or file.
+    """
+
+    def __init__(self, code: str, message: str, place: str) -> None:
+        super().__init__(f"{code}: {message} (at {place})")
+        self.code = code
+        self.place = place
+
+
 class RepositoryCommit(NamedTuple):
     """A commit without its message; `time_s` is its author date, limited to the years 1970 to 9999."""
 
@@ -81,12 +91,12 @@ class Repository:
     def __init__(self, path: Path) -> None:
         git = shutil.which("git")
         if git is None:
-            raise WorkloadError(WorkloadErrorCode.GIT_MISSING, "install git, or add it to PATH", "git")
+            raise WorkloadError("git_missing", "install git, or add it to PATH", "git")
         self._path = path
         self._git = (git, "-c", "safe.directory=*", "-C", str(path))
         if self._ask("rev-parse", "--git-dir") is None:
             message = "no git repository here; name a folder inside one, or a bare one"
-            raise WorkloadError(WorkloadErrorCode.NOT_A_REPOSITORY, message, str(path))
+            raise WorkloadError("not_a_repository", message, str(path))
         self._objects = _GitProcess(lambda: self._start("cat-file", "--batch", stdin=subprocess.PIPE))
         self._trees = _GitProcess(lambda: self._start(*_DIFF_TREE, stdin=subprocess.PIPE))
         self.text = lru_cache(maxsize=64)(self._text)
@@ -109,9 +119,9 @@ class Repository:
             return oid
         if not self._ask("rev-list", "--all", "--max-count=1"):
             message = "the repository has no commits yet; make one, or name another repository"
-            raise WorkloadError(WorkloadErrorCode.NO_COMMITS, message, str(self._path))
+            raise WorkloadError("no_commits", message, str(self._path))
         message = "no commit has this name; name a branch, tag or commit that `git rev-parse` knows"
-        raise WorkloadError(WorkloadErrorCode.UNKNOWN_REVISION, message, revision)
+        raise WorkloadError("unknown_revision", message, revision)
 
     def commits(self, oid: str) -> tuple[RepositoryCommit, ...]:
         """Return a commit and all its ancestors, parents first; in a shallow clone, the available ones."""
@@ -232,7 +242,7 @@ def _opened(pipe: IO[bytes] | None) -> IO[bytes]:
 
 def _incomplete(oid: str) -> WorkloadError:
     message = "the repository lacks an object or cannot read it; see `git fsck`, `git fetch --refetch`"
-    return WorkloadError(WorkloadErrorCode.OBJECT_MISSING, message, oid)
+    return WorkloadError("object_missing", message, oid)
 
 
 def _changes(line: bytes) -> Iterator[FileChange]:

@@ -4,20 +4,13 @@ A chat comes in OpenAI's or Anthropic's shape and leaves in the same shape. This
 shapes; an engine in this process or a gateway decides.
 """
 
-from apportion.doors.fitting.chats import AnthropicChat
-from apportion.doors.fitting.fit import fit, fit_async
-from apportion.doors.fitting.local_sessions import LocalSessions
-from apportion.doors.fitting.results import AsyncFitClient, FitAnswer, FitClient, FitError, FitOptions, Fitted
-
-__all__ = [
-    "AnthropicChat",
-    "AsyncFitClient",
-    "FitAnswer",
-    "FitClient",
-    "FitError",
-    "FitOptions",
-    "Fitted",
-    "LocalSessions",
-    "fit",
-    "fit_async",
-]
+from apportion.doors.fitting.chats import AnthropicChat as AnthropicChat
+from apportion.doors.fitting.fit import fit as fit
+from apportion.doors.fitting.fit import fit_async as fit_async
+from apportion.doors.fitting.local_sessions import LocalSessions as LocalSessions
+from apportion.doors.fitting.results import AsyncFitClient as AsyncFitClient
+from apportion.doors.fitting.results import FitAnswer as FitAnswer
+from apportion.doors.fitting.results import FitClient as FitClient
+from apportion.doors.fitting.results import FitError as FitError
+from apportion.doors.fitting.results import FitOptions as FitOptions
+from apportion.doors.fitting.results import Fitted as Fitted

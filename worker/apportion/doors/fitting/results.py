@@ -16,12 +16,10 @@ class FitAnswer(Protocol):
     @property
     def composed(self) -> ContextComposed:
         """The composed event."""
-        ...
 
     @property
     def decision(self) -> ContextDecision | None:
-        """The record of the decision; None if it was not requested."""
-        ...
+        """The record of the decision."""
 
 
 class FitClient(Protocol):
@@ -33,7 +31,6 @@ class FitClient(Protocol):
         Raises:
             EventError: the request is refused. A client of a gateway raises its own errors.
         """
-        ...
 
 
 class AsyncFitClient(Protocol):
@@ -45,7 +42,6 @@ class AsyncFitClient(Protocol):
         Raises:
             Exception: the client's own errors.
         """
-        ...
 
 
 class FitOptions(Struct, frozen=True, kw_only=True):

@@ -10,24 +10,13 @@ from msgspec import UNSET, Struct
 
 from apportion.core.events import Opt
 from apportion.core.results import ContextComposed, Status
-from apportion.doors.formats.anthropic import AnthropicBody, anthropic_body
-from apportion.doors.formats.openai import OpenAIBody, openai_body
-from apportion.doors.formats.text import FormatError, TextBody, text_body
-
-__all__ = [
-    "BODIES",
-    "AnthropicBody",
-    "BodyOf",
-    "FormatError",
-    "OpenAIBody",
-    "Shaped",
-    "TextBody",
-    "anthropic_body",
-    "openai_body",
-    "shaped",
-    "text_body",
-]
-
+from apportion.doors.formats.anthropic import AnthropicBody as AnthropicBody
+from apportion.doors.formats.anthropic import anthropic_body as anthropic_body
+from apportion.doors.formats.openai import OpenAIBody as OpenAIBody
+from apportion.doors.formats.openai import openai_body as openai_body
+from apportion.doors.formats.text import FormatError as FormatError
+from apportion.doors.formats.text import TextBody as TextBody
+from apportion.doors.formats.text import text_body as text_body
 
 BodyOf: TypeAlias = Callable[[ContextComposed], Mapping[str, Any]]
 

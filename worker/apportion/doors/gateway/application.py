@@ -27,12 +27,11 @@ from apportion.doors.gateway.backend import (
     BackendAwayError,
     GatewayAnswer,
     NotRecordedError,
-    SubmittedArtifact,
-    SubmittedRequest,
+    SubmittedEvent,
+    TraceHeaders,
 )
 from apportion.doors.gateway.numbers import GatewayNumbers
 from apportion.doors.gateway.problems import ProblemError, internal_error, of_http, refused, response_of
-from apportion.doors.gateway.trace_context import TraceHeaders, trace_headers
 from apportion.settings import Settings
 
 if TYPE_CHECKING:  # its library is an extra
@@ -44,7 +43,6 @@ _TRACED_PREFIX = "/v1/"
 _SPAN: "web.RequestKey[CallSpan]" = web.RequestKey("span")
 _composed = json.Decoder(ContextComposed)
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-S = TypeVar("S", SubmittedRequest, SubmittedArtifact)
 A = TypeVar("A")
 
 
@@ -130,16 +128,18 @@ class GatewayApp:
             raise internal_error(error) from None
 
     async def _compose(self, request: web.Request) -> web.Response:
-        query, key = calls.compose_query(request.query), request.headers.get("Idempotency-Key")
+        form, with_decision = calls.compose_query(request.query)
+        key = request.headers.get("Idempotency-Key")
         answer = await self._submit(
             request,
             lambda body, bounds, trace: calls.request_of(body, key, bounds, trace),
-            partial(self._backend.compose, with_decision=query.with_decision),
+            partial(self._backend.compose, with_decision=with_decision),
         )
         if span := request.get(_SPAN):
             span.name_answer(answer.composed)
         headers = {"Idempotency-Replayed": "true"} if answer.is_repeated else None
-        return web.Response(body=_rendered(answer, query), content_type=_JSON, headers=headers)
+        body = _rendered(answer, form, with_decision=with_decision)
+        return web.Response(body=body, content_type=_JSON, headers=headers)
 
     async def _publish(self, request: web.Request) -> web.Response:
         await self._submit(request, calls.artifact_of, self._backend.publish)
@@ -157,8 +157,8 @@ class GatewayApp:
     async def _submit(
         self,
         request: web.Request,
-        read: Callable[[bytes, Bounds, TraceHeaders], S],
-        send: Callable[[S], Awaitable[A]],
+        read: Callable[[bytes, Bounds, TraceHeaders], SubmittedEvent],
+        send: Callable[[SubmittedEvent], Awaitable[A]],
     ) -> A:
         """Admit a call, `read` its event, check that the caller's token covers it, and `send` it.
 
@@ -272,7 +272,7 @@ class GatewayApp:
 def _trace_of(request: web.Request) -> TraceHeaders:
     """Return the trace context of a call's event: the call's span, or the caller's if there is no span."""
     span = request.get(_SPAN)
-    return trace_headers(request) if span is None else span.headers()
+    return calls.trace_headers(request) if span is None else span.headers()
 
 
 def _host_of(request: web.Request) -> str:
@@ -283,12 +283,12 @@ def _host_of(request: web.Request) -> str:
         return ""
 
 
-def _rendered(answer: GatewayAnswer, query: calls.ComposeQuery) -> bytes:
+def _rendered(answer: GatewayAnswer, form: str, *, with_decision: bool) -> bytes:
     body = answer.composed
-    if query.form:
+    if form:
         composed = _composed.decode(body)
         try:
-            body = encode(shaped(composed, BODIES[query.form]))
+            body = encode(shaped(composed, BODIES[form]))
         except FormatError as error:
             raise refused(error, composed.request_id) from None
-    return b'{"composed":%b,"decision":%b}' % (body, answer.decision) if query.with_decision else body
+    return b'{"composed":%b,"decision":%b}' % (body, answer.decision) if with_decision else body

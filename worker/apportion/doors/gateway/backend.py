@@ -1,11 +1,13 @@
 """Backends of the gateway: the topics of a worker, or an engine in this process."""
 
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
-from apportion.core.events import ContextRequest, Event
-from apportion.doors.gateway.trace_context import TraceHeaders
+from apportion.core.events import Event
+
+TraceHeaders: TypeAlias = tuple[tuple[str, bytes], ...]
+"""Headers of an event: none, `traceparent`, or `traceparent` and `tracestate`."""
 
 
 class AnswerGoneError(Exception):
@@ -20,16 +22,8 @@ class NotRecordedError(Exception):
     """The event or its decision could not be written to a file; nothing was charged."""
 
 
-class SubmittedRequest(Struct, frozen=True):
-    """A decoded request, and the JSON from which it was decoded; `trace` is the trace of its call."""
-
-    event: ContextRequest
-    value: bytes
-    trace: TraceHeaders = ()
-
-
-class SubmittedArtifact(Struct, frozen=True):
-    """A decoded artifact or retraction, and its JSON; `trace` is the trace of its call."""
+class SubmittedEvent(Struct, frozen=True):
+    """A decoded event, and the JSON from which it was decoded; `trace` is the trace of its call."""
 
     event: Event
     value: bytes
@@ -50,7 +44,7 @@ class GatewayAnswer(Struct, frozen=True):
 class Backend(Protocol):
     """The receiver of events, and the source of their answers."""
 
-    async def compose(self, request: SubmittedRequest, *, with_decision: bool) -> GatewayAnswer:
+    async def compose(self, request: SubmittedEvent, *, with_decision: bool) -> GatewayAnswer:
         """Return the answer to a request; the caller sets a deadline.
 
         Raises:
@@ -60,7 +54,7 @@ class Backend(Protocol):
             NotRecordedError: a file cannot be written.
         """
 
-    async def publish(self, event: SubmittedArtifact) -> None:
+    async def publish(self, event: SubmittedEvent) -> None:
         """Take an artifact or a retraction.
 
         Raises:

@@ -12,7 +12,8 @@ from time import time_ns
 from uuid import UUID
 
 import msgspec
-from msgspec import Raw, Struct, json
+from aiohttp import web
+from msgspec import Raw, json
 
 from apportion.core.bounds import Bounds
 from apportion.core.errors import ErrorCode, EventError
@@ -20,9 +21,8 @@ from apportion.core.events import ContextRequest, Event
 from apportion.core.wire.codec import decode
 from apportion.core.wire.repair import with_whole_pairs
 from apportion.doors.formats import BODIES
-from apportion.doors.gateway.backend import SubmittedArtifact, SubmittedRequest
+from apportion.doors.gateway.backend import SubmittedEvent, TraceHeaders
 from apportion.doors.gateway.problems import ProblemError
-from apportion.doors.gateway.trace_context import TraceHeaders
 
 _REQUEST, _ARTIFACT, _RETRACTION = "context-request", "context-artifact", "context-retraction"
 _fields = json.Decoder(dict[str, Raw])
@@ -30,17 +30,13 @@ _WAIT = re.compile(r'wait\s*=\s*"?(\d{1,6})"?', re.ASCII | re.IGNORECASE)
 _RETRACTED_BY = ("session_id", "source", "tenant")
 _TRUTH = {"true": True, "false": False}
 _WAIT_MIN_S = 1.0
+_PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
+_STATE_MAX_BYTES = 512
+"""The size that every receiver must pass on. A longer `tracestate` is left out, as by the worker."""
 
 
-class ComposeQuery(Struct, frozen=True):
-    """The query of a call: a name of `BODIES` or empty, and whether to add the decision."""
-
-    form: str
-    with_decision: bool
-
-
-def compose_query(query: Mapping[str, str]) -> ComposeQuery:
-    """Return the query of a call that composes.
+def compose_query(query: Mapping[str, str]) -> tuple[str, bool]:
+    """Return the query of a call that composes: a name of `BODIES` or empty, and whether to add the decision.
 
     Raises:
         ProblemError: a parameter or its value is unknown.
@@ -51,10 +47,10 @@ def compose_query(query: Mapping[str, str]) -> ComposeQuery:
         raise _invalid_query(f"format is one of {', '.join(BODIES)}")
     if decision not in _TRUTH:
         raise _invalid_query(f"decision is one of {', '.join(_TRUTH)}")
-    return ComposeQuery(form, _TRUTH[decision])
+    return form, _TRUTH[decision]
 
 
-def request_of(body: bytes, key: str | None, bounds: Bounds, trace: TraceHeaders = ()) -> SubmittedRequest:
+def request_of(body: bytes, key: str | None, bounds: Bounds, trace: TraceHeaders = ()) -> SubmittedEvent:
     """Return the request of a call; `key` is its `Idempotency-Key`.
 
     Raises:
@@ -68,22 +64,22 @@ def request_of(body: bytes, key: str | None, bounds: Bounds, trace: TraceHeaders
     if named is not None and event.request_id != named:
         message = "Idempotency-Key is the request_id; leave one of them out"
         raise ProblemError(HTTPStatus.BAD_REQUEST, "conflicting_key", message, pointer="$.request_id")
-    return SubmittedRequest(event, value, trace)
+    return SubmittedEvent(event, value, trace)
 
 
-def artifact_of(body: bytes, bounds: Bounds, trace: TraceHeaders = ()) -> SubmittedArtifact:
+def artifact_of(body: bytes, bounds: Bounds, trace: TraceHeaders = ()) -> SubmittedEvent:
     """Return the artifact of a call.
 
     Raises:
         EventError: the body is no artifact, or exceeds a bound.
     """
     event, value = _decoded(body, {"type": _ARTIFACT, "published_at": _now()}, bounds)
-    return SubmittedArtifact(event, value, trace)
+    return SubmittedEvent(event, value, trace)
 
 
 def retraction_of(
     artifact_id: str | None, query: Mapping[str, str], bounds: Bounds, trace: TraceHeaders = ()
-) -> SubmittedArtifact:
+) -> SubmittedEvent:
     """Return the retraction of an artifact. The query names its session, and its id if it is not in the path.
 
     Raises:
@@ -94,7 +90,7 @@ def retraction_of(
     _require_known(query, _RETRACTED_BY if by_path else ("id", *_RETRACTED_BY))
     named = {"type": _RETRACTION, **by_path, "published_at": _now(), **query}
     value = _encoded(named)
-    return SubmittedArtifact(decode(value, bounds), value, trace)
+    return SubmittedEvent(decode(value, bounds), value, trace)
 
 
 def wait_s(preferences: Iterable[str], most_s: float) -> float:
@@ -103,6 +99,16 @@ def wait_s(preferences: Iterable[str], most_s: float) -> float:
         if match := _WAIT.fullmatch(preference.strip()):
             return min(most_s, max(_WAIT_MIN_S, float(match[1])))
     return most_s
+
+
+def trace_headers(request: web.Request) -> TraceHeaders:
+    """Return the W3C trace context of a call as headers of its event; empty if `traceparent` is malformed."""
+    parents = request.headers.getall("traceparent", ())
+    if len(parents) != 1 or not _PARENT.fullmatch(parents[0].strip()):
+        return ()
+    parent = ("traceparent", parents[0].strip().encode())
+    state = ",".join(request.headers.getall("tracestate", ())).encode(errors="surrogateescape")
+    return (parent, ("tracestate", state)) if 0 < len(state) <= _STATE_MAX_BYTES else (parent,)
 
 
 def new_id() -> str:

@@ -21,10 +21,9 @@ from apportion.doors.gateway.backend import (
     AnswerGoneError,
     BackendAwayError,
     GatewayAnswer,
-    SubmittedArtifact,
-    SubmittedRequest,
+    SubmittedEvent,
+    TraceHeaders,
 )
-from apportion.doors.gateway.trace_context import TraceHeaders
 from apportion.settings import Settings
 from apportion.shell.kafka.caller_reader import CallerReader, open_caller_reader
 from apportion.shell.kafka.client import Publisher, open_publisher
@@ -105,7 +104,7 @@ class KafkaBackend:
         self._name = uuid4().hex
         self._numbers = count()
 
-    async def compose(self, request: SubmittedRequest, *, with_decision: bool) -> GatewayAnswer:
+    async def compose(self, request: SubmittedEvent, *, with_decision: bool) -> GatewayAnswer:
         """Publish a request, and return the worker's answer, as `Backend` says."""
         key = _key(request.event)
         value, trace = request.value, request.trace
@@ -127,7 +126,7 @@ class KafkaBackend:
             return await self._first_answer(first, record.partition, with_decision=with_decision)
         return GatewayAnswer(record.value, decided, is_repeated=False)
 
-    async def publish(self, event: SubmittedArtifact) -> None:
+    async def publish(self, event: SubmittedEvent) -> None:
         """Publish an artifact or a retraction, as `Backend` says."""
         await self._publish(_key(event.event), event.value, event.trace)
 

@@ -13,10 +13,10 @@ from apportion.doors.gateway.backend import (
     AnswerGoneError,
     GatewayAnswer,
     NotRecordedError,
-    SubmittedArtifact,
-    SubmittedRequest,
+    SubmittedEvent,
 )
 from apportion.engine.assembly import create_catalogue, create_engine
+from apportion.engine.offline.lines import write_line
 from apportion.engine.offline.sessions import Sessions
 from apportion.settings import Settings
 
@@ -40,7 +40,7 @@ class LocalBackend:
         self._events, self._decisions = events, decisions
         self._answers: Bounded[str, tuple[bytes, bytes]] = Bounded(_ANSWERS_MAX)
 
-    async def compose(self, request: SubmittedRequest, *, with_decision: bool) -> GatewayAnswer:
+    async def compose(self, request: SubmittedEvent, *, with_decision: bool) -> GatewayAnswer:
         """Return the answer to a request, as `Backend` says."""
         session, outcome = self._sessions.answer(request.event)
         assert outcome is not None, "a request has an answer"
@@ -55,7 +55,7 @@ class LocalBackend:
             raise AnswerGoneError
         return GatewayAnswer(answer[0], answer[1] if with_decision else b"", first is not UNSET)
 
-    async def publish(self, event: SubmittedArtifact) -> None:
+    async def publish(self, event: SubmittedEvent) -> None:
         """Take an artifact or a retraction, as `Backend` says."""
         session, _ = self._sessions.answer(event.event)
         self._record(event.value)
@@ -72,17 +72,10 @@ class LocalBackend:
         sizes = [os.fstat(number).st_size for number, _ in lines]
         try:
             for number, line in lines:
-                _write_line(number, line)
+                write_line(number, line)
         except OSError:
             for (number, _), size in zip(lines, sizes, strict=True):
                 with suppress(OSError):  # a pipe or a device keeps what it has
                     os.ftruncate(number, size)
                     os.lseek(number, size, os.SEEK_SET)
             raise NotRecordedError from None
-
-
-def _write_line(number: int, line: bytes) -> None:
-    """Write a line without buffering, so that the file has the whole line when the call is answered."""
-    left = memoryview(line + b"\n")
-    while left:
-        left = left[os.write(number, left) :]

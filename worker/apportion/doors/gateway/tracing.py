@@ -11,7 +11,8 @@ from aiohttp import web
 from opentelemetry.trace import Span, SpanKind, StatusCode, TracerProvider, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from apportion.doors.gateway.trace_context import TraceHeaders, trace_headers
+from apportion.doors.gateway.backend import TraceHeaders
+from apportion.doors.gateway.calls import trace_headers
 from apportion.shell.operations.tracing import COMPOSING, answer_attributes, create_tracer, session_attributes
 
 _SERVER_ERROR = 500

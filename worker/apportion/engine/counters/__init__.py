@@ -6,9 +6,8 @@ Importing this module loads no vocabulary.
 from collections.abc import Iterator, Mapping
 
 from apportion.core.text.tokens import ESTIMATORS, CounterName, TokenCounter
-from apportion.engine.counters.bpe import PATTERNS, exact_counter
-
-__all__ = ["COUNTERS", "exact_counter"]
+from apportion.engine.counters.bpe import PATTERNS
+from apportion.engine.counters.bpe import exact_counter as exact_counter
 
 _ESTIMATORS = {counter.name: counter for counter in ESTIMATORS}
 

@@ -67,8 +67,6 @@ class ExactCounter:
     `count` raises UnicodeEncodeError for a lone surrogate, which is no text.
     """
 
-    __slots__ = ("_pattern", "_runs", "_tokenizer", "digest", "name")
-
     def __init__(self, name: str, digest: str, tokenizer: Tokenizer) -> None:
         self.name = name
         self.digest = digest
@@ -80,9 +78,9 @@ class ExactCounter:
         """Return the tokens of one text."""
         if LONG_S not in text:
             return self._runs.count(text)
-        apart = taken_apart(text, self._pattern, CLASSES)
-        tokens = sum(map(self._runs.count, apart.pieces))
-        return tokens + apart.number * self._tokenizer.count(LONG_S) - apart.merging
+        pieces, contractions, merging = taken_apart(text, self._pattern, CLASSES)
+        tokens = sum(map(self._runs.count, pieces))
+        return tokens + contractions * self._tokenizer.count(LONG_S) - merging
 
     def count_many(self, texts: Sequence[str]) -> list[int]:
         """Return the tokens of each text, in their order."""

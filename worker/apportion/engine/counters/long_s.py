@@ -14,7 +14,6 @@ import sys
 from functools import cache
 from pathlib import Path
 from struct import iter_unpack, unpack_from
-from typing import NamedTuple
 
 LONG_S = "'\u017f"
 """The apostrophe and the long s."""
@@ -25,20 +24,15 @@ _CLASSES = (r"\p{L}", r"\p{N}", r"\s", r"\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}", r"\p{Ll
 """The character classes in the order of their file, as the patterns name them."""
 
 
-class Contractions(NamedTuple):
-    """The pieces of a text without their contractions, the number of these, and of those that merge."""
+def taken_apart(text: str, pattern: str, classes: Path) -> tuple[list[str], int, int]:
+    """Return the pieces of a text without their contractions, the number of these, and of those that merge.
 
-    pieces: list[str]
-    number: int
-    merging: int
-
-
-def taken_apart(text: str, pattern: str, classes: Path) -> Contractions:
-    """Return the pieces into which a pattern splits a text, with the character classes of a file."""
+    A pattern splits the text, with the character classes of a file.
+    """
     pieces: list[str] = _compiled(pattern, classes, astral=max(text) > _BMP_LAST).findall(text)
     without = [piece.removesuffix(LONG_S) for piece in pieces]
     number = (len(text) - sum(map(len, without))) // len(LONG_S)
-    return Contractions(without, number, pieces.count(_MERGING))
+    return without, number, pieces.count(_MERGING)
 
 
 @cache

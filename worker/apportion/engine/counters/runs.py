@@ -42,15 +42,12 @@ class Tokenizer(Protocol):
 
     def count(self, text: str, /) -> int:
         """Return the number of tokens of a text."""
-        ...
 
     def encode_ordinary(self, text: str, /) -> list[int]:
         """Return the tokens of a text, in which no special token is recognised."""
-        ...
 
     def decode_bytes(self, tokens: list[int], /) -> bytes:
         """Return the text of tokens in UTF-8; it may end within a character."""
-        ...
 
 
 def has_long_run(text: str) -> bool:

@@ -5,6 +5,7 @@ file's name, so the same lines give the same bytes. Memory is bounded for lines 
 """
 
 import hashlib
+import os
 from collections.abc import Iterator
 from itertools import count
 from typing import BinaryIO
@@ -42,6 +43,13 @@ def read_lines(stream: BinaryIO, line_max_bytes: int) -> Iterator[Record]:
             yield Record(FILE_TOPIC, 0, number, UNKNOWN_MS, None, value)
         else:
             yield _cut(stream, number, value)
+
+
+def write_line(descriptor: int, line: bytes) -> None:
+    """Write a line without buffering, so that the file has the whole line at once."""
+    left = memoryview(line + b"\n")
+    while left:
+        left = left[os.write(descriptor, left) :]
 
 
 def _cut(stream: BinaryIO, number: int, first: bytes) -> CutRecord:

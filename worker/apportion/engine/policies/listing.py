@@ -4,7 +4,7 @@ No file or topic is read, so a machine without Kafka's libraries can list its po
 """
 
 from collections.abc import Iterable
-from enum import StrEnum
+from typing import Literal
 
 from msgspec import Struct
 
@@ -12,19 +12,11 @@ from apportion.core.policies.timeline import Timeline, policy_key
 from apportion.core.strategy_api.policy import Policy
 
 
-class PolicySource(StrEnum):
-    """The source of a policy."""
-
-    BUILT_IN = "built-in"
-    FILE = "file"
-    TOPIC = "topic"
-
-
 class ListedPolicy(Struct, frozen=True):
     """A policy, its source, and the record time from which it applies; None: always."""
 
     policy: Policy
-    source: PolicySource
+    source: Literal["built-in", "file", "topic"]
     counts_from_ms: int | None
 
 
@@ -37,14 +29,12 @@ def listed(timeline: Timeline, builtin: Iterable[Policy]) -> tuple[ListedPolicy,
     published = timeline.holding
     keys = {publication.key for publication in published}
     files = tuple(
-        ListedPolicy(
-            policy, PolicySource.BUILT_IN if policy.digest in shipped else PolicySource.FILE, counts_from_ms
-        )
+        ListedPolicy(policy, "built-in" if policy.digest in shipped else "file", counts_from_ms)
         for policy, counts_from_ms in timeline.holding_files
         if policy_key(policy) not in keys
     )
     topic = tuple(
-        ListedPolicy(publication.policy, PolicySource.TOPIC, publication.counts_from_ms)
+        ListedPolicy(publication.policy, "topic", publication.counts_from_ms)
         for publication in published
         if publication.policy is not None
     )
