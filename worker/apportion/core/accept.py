@@ -4,7 +4,6 @@ A request is refused if it has a field that its strategy does not read, or lacks
 A refused request changes nothing.
 """
 
-from operator import attrgetter
 from typing import Any
 
 from msgspec import UNSET, Raw, Struct, to_builtins
@@ -36,8 +35,6 @@ from apportion.core.strategy_api.strategy import Strategy
 
 STRATEGY_FIELDS = ("candidates", "constraints", "vitals", "query", "layers", "conversation")
 """Fields of a request that only some strategies read; the other strategies refuse them."""
-_fields_of = attrgetter(*STRATEGY_FIELDS)
-_NO_CONSTRAINTS_DIGEST = digest(canonical_json(NO_CONSTRAINTS))
 
 
 class RecognisedRequest(Struct, frozen=True):
@@ -89,9 +86,7 @@ def recognise(request: ContextRequest, session: Session, secrets: Secrets) -> Re
     if seen is not None and seen.digest != input_digest:
         message = "this session has answered another request of that id; use a new request_id"
         raise EventError(ErrorCode.CONFLICTING_REQUEST, message, "$.request_id")
-    constraints_digest = _NO_CONSTRAINTS_DIGEST
-    if request.constraints is not UNSET:
-        constraints_digest = digest(canonical_json(request.constraints))
+    constraints_digest = digest(canonical_json(request.constraints or NO_CONSTRAINTS))
     return RecognisedRequest(
         request, event_us, before, secret, seen, own, history, input_digest, constraints_digest
     )
@@ -140,7 +135,8 @@ def _check_fields(request: ContextRequest, strategy: Strategy[Any, Any]) -> None
     """Refuse a field that the strategy does not read: nothing asked for is silently ignored."""
     message = f"strategy {strategy.name} does not read this field; leave it out"
     reads, needs = strategy.reads, strategy.needs
-    for name, value in zip(STRATEGY_FIELDS, _fields_of(request), strict=True):
+    for name in STRATEGY_FIELDS:
+        value = getattr(request, name)
         if value is UNSET:
             if name in needs:
                 raise EventError(

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from apportion.core.accept import Accepted, accept, accept_again, recognise
 from apportion.core.accountant import NOTHING, Composition, account
 from apportion.core.answer import AnswerParts, composed_event, decision_event
-from apportion.core.digests import decision_id
+from apportion.core.digests import decision_id, digest
 from apportion.core.engine import Engine
 from apportion.core.errors import EventError
 from apportion.core.events import ContextRequest, Trigger
-from apportion.core.fingerprints import marking_key, secret_digest
+from apportion.core.fingerprints import marking_key
 from apportion.core.memory import Memory
 from apportion.core.overlap.selection_order import Overlap
 from apportion.core.query.content_terms import ContentTerms
@@ -199,7 +199,7 @@ def _scope(accepted: Accepted, engine: Engine) -> tuple[object, ...]:
     return (
         engine.version,
         request.tenant,
-        None if asked.secret is None else secret_digest(asked.secret),
+        None if asked.secret is None else digest(asked.secret),
         _NO_TRIGGER if request.trigger is UNSET else request.trigger,
         asked.constraints_digest,
         asked.before.start_us,
