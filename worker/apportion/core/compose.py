@@ -20,7 +20,7 @@ from apportion.core.events import ContextRequest, Trigger
 from apportion.core.fingerprints import marking_key
 from apportion.core.memory import Memory
 from apportion.core.overlap.selection_order import Overlap
-from apportion.core.query.content_terms import ContentTerms
+from apportion.core.query.passages import ContentTerms
 from apportion.core.results import ContextComposed, ContextDecision, Reason, Status
 from apportion.core.session.row import Carried, Charge, SeenRequest, Session, after_answer, after_duplicate
 from apportion.core.strategy_api.policy import Policy
