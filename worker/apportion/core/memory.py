@@ -13,7 +13,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from apportion.core.accountant import Composition
     from apportion.core.overlap.sketch import Sketch
-    from apportion.core.query.content_terms import ContentTerms
+    from apportion.core.query.passages import ContentTerms
     from apportion.core.text.tokens import TokenCounter
 
 COMPOSITIONS_MAX_BYTES = 64 << 20
@@ -80,14 +80,10 @@ class CompositionCache:
         if size_bytes > self._bytes_max:  # it would evict all others, and then itself
             return
         own = self._of_policy.get(policy)
-        if own is None:
-            own = self._of_policy[policy] = _OfPolicy(ttl_us, OrderedDict())
+        if own is not None and key in own.entries:
+            self._forget(policy, own, key)
+        own = self._of_policy.setdefault(policy, _OfPolicy(ttl_us, OrderedDict()))
         self._of_policy.move_to_end(policy)
-        if key in own.entries:
-            replaced = own.entries.pop(key)
-            own.size_bytes -= replaced.size_bytes
-            self.size_bytes -= replaced.size_bytes
-            self._entries -= 1
         own.entries[key] = _Remembered(event_us, made, size_bytes, self._clock_us)
         self._entries += 1
         own.size_bytes += size_bytes
