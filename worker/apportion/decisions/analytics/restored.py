@@ -4,7 +4,7 @@ The tables do not hold `certificate`, `prefix`, `run`, and scores above 2^63. Al
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, get_args, get_origin
+from typing import Any, get_origin
 
 import msgspec
 from duckdb import DuckDBPyConnection
@@ -13,7 +13,7 @@ from msgspec.structs import fields
 
 from apportion.core.accountant import BOUNDS
 from apportion.core.results import ContextDecision
-from apportion.decisions.analytics.records import Decision, Entry
+from apportion.decisions.analytics.records import Decision, Entry, struct_in
 
 _CANDIDATES = "candidates"
 _INCOMPLETE = frozenset({"certificate", "prefix", "run"})
@@ -65,7 +65,7 @@ def _nested(row: Mapping[str, Any], kind: type[Struct], before: str = "") -> dic
         column = before + name
         if not before and name in _INCOMPLETE:
             continue
-        inner = _struct_in(field.type)
+        inner = struct_in(field.type)
         if inner is None:
             value = row.get(column)
         elif get_origin(field.type) is tuple:
@@ -75,10 +75,3 @@ def _nested(row: Mapping[str, Any], kind: type[Struct], before: str = "") -> dic
         if value is not None:
             values[name] = value
     return values or None
-
-
-def _struct_in(kind: Any) -> type[Struct] | None:
-    """Return the type of the structs that a field holds: one, none, or a list of them."""
-    if isinstance(kind, type) and issubclass(kind, Struct):
-        return kind
-    return next((found for part in get_args(kind) if (found := _struct_in(part)) is not None), None)
