@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from apportion.core.canonical_json import canonical_json
 from apportion.core.events import session_key
-from apportion.core.results import DeadLetterValue, Detail
+from apportion.core.results import DeadLetterSource, DeadLetterValue, Detail
 from apportion.core.wire.record import Record
 from apportion.engine.offline.lines import FILE_TOPIC, UNKNOWN_MS
 
@@ -50,20 +50,13 @@ class _Decision(Struct, frozen=True, tag_field="type", tag="context-decision"):
     run: Raw = Raw()
 
 
-class _RecordedSource(Struct, frozen=True):
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: int
-
-
 class _RecordedFailure(Struct, frozen=True):
     code: str
 
 
 class _DeadLetter(Struct, frozen=True, tag_field="type", tag="context-dead-letter"):
     error: _RecordedFailure
-    source: _RecordedSource
+    source: DeadLetterSource
     key: str | None
     headers: tuple[tuple[str, str], ...]
     value_digest: str
