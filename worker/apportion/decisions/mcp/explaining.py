@@ -3,9 +3,10 @@
 import re
 from collections.abc import Sequence
 from io import StringIO
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec import UNSET, UnsetType
+from msgspec.structs import asdict
 from rich.console import Console, RenderableType
 
 from apportion.core.results import ContextDecision, Entry, Group
@@ -36,23 +37,15 @@ T = TypeVar("T")
 def summary_of(decision: ContextDecision | ListedDecision) -> DecisionSummary:
     """Return a decision without its candidates."""
     policy, tokens = decision.policy, decision.tokens
-    return DecisionSummary(
-        decision_id=decision.decision_id,
-        tenant=decision.tenant,
-        session_id=decision.session_id,
-        request_id=decision.request_id,
-        requested_at=decision.requested_at,
-        policy=policy.name,
-        policy_version=policy.version,
-        strategy=policy.strategy,
-        status=decision.status,
-        limit_tokens=tokens.limit,
-        used_tokens=tokens.used,
-        candidates_total=decision.candidates_total,
-        candidates_selected=decision.candidates_selected,
-        reasons={str(count.reason): count.count for count in decision.reasons},
-        summary=decision.summary,
-    )
+    own = asdict(decision) | {
+        "policy": policy.name,
+        "policy_version": policy.version,
+        "strategy": policy.strategy,
+        "limit_tokens": tokens.limit,
+        "used_tokens": tokens.used,
+        "reasons": {str(count.reason): count.count for count in decision.reasons},
+    }
+    return DecisionSummary(**own)
 
 
 def explained(decision: ContextDecision, entries: Sequence[Entry] | None = None) -> ExplainedDecision:
@@ -121,27 +114,16 @@ def _group(group: Group) -> ExplainedGroup:
 
 
 def _candidate(decision: ContextDecision, entry: Entry) -> ExplainedCandidate:
-    margin = entry.margin
-    reason = _present(entry.reason)
-    meaning = None if reason is None else meaning_of(decision.policy.strategy, reason)
-    redundant = _present(entry.redundant)
+    margin, redundant = entry.margin, _present(entry.redundant)
+    meaning = None if entry.reason is UNSET else meaning_of(decision.policy.strategy, entry.reason)
+    own: dict[str, Any] = {name: _present(value) for name, value in asdict(entry).items()}
     return ExplainedCandidate(
-        id=entry.id,
-        kind=entry.kind,
-        group=entry.group,
-        rank=entry.rank,
-        outcome=entry.outcome,
-        score=None if entry.score is UNSET else entry.score,
-        tokens=_present(entry.tokens),
-        fidelity=_present(entry.fidelity),
-        reason=reason,
+        **own,
         meaning=None if meaning is None else meaning.text,
         needed_tokens=None if margin is None else margin.needed,
         left_tokens=None if margin is None else margin.left,
         more_tokens=_present(entry.more),
-        constraint=_present(entry.constraint),
         covered_by=None if redundant is None else redundant.covered_by,
-        superseded_by=_present(entry.superseded_by),
     )
 
 
