@@ -111,11 +111,11 @@ def _run(selected: PartitionRange) -> None:
             def advance(done: int) -> None:
                 _messages.put((selected.partition, done))
 
-            for result in run.results(
+            for result in run.runner.run(
                 reporting(run.events, selected.requests.first, advance, _EVENTS_PER_REPORT)
             ):
                 _messages.put(result)
-            _messages.put(run.summary)
+            _messages.put(run.runner.summary)
     except Exception as error:
         code = getattr(error, "code", None)
         if not isinstance(code, str):
