@@ -120,8 +120,12 @@ def _task(accepted: Accepted, counter: TokenCounter, memory: Memory) -> Task[Pol
         contents = [candidate.content for candidate in candidates]
         if isinstance(counter, Estimator):  # faster than a look-up
             return counter.count_many(contents)
-        digests = [candidate.facts.content or "" for candidate in candidates]
-        return memory.counts.count(counter, digests, contents)
+        keys = [f"{counter.name} {candidate.facts.content}" for candidate in candidates]
+
+        def make(indices: Sequence[int]) -> list[int]:
+            return counter.count_many([contents[index] for index in indices])
+
+        return memory.counts.get_all(keys, contents, make)
 
     return Task(
         policy=policy,
