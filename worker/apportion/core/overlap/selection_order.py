@@ -5,9 +5,9 @@ is already selected, in thousandths. The candidate with the highest discounted s
 canonical order. Scores only fall, so a candidate is looked at again only when its turn comes.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from heapq import heappop, heappush, heapreplace
-from typing import ClassVar, Protocol
+from typing import ClassVar, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,27 +15,6 @@ from msgspec.structs import replace
 ALL = 1_000
 """The cover of a content that another content covers completely, in thousandths."""
 _AFTER_ALL = (1, 0)
-
-
-class Order(Protocol):
-    """The order in which a single selection considers candidates, by their indices in canonical order."""
-
-    @property
-    def redundant(self) -> Collection[int]:
-        """The candidates with a score above 0 that a selected candidate covers completely."""
-
-    @property
-    def covered(self) -> Mapping[int, tuple[int, int]]:
-        """The covering index and the thousandths of each candidate that was covered when last considered."""
-
-    def arrange(self, indices: Sequence[int]) -> Iterable[int]:
-        """Return the indices in the order in which to consider them; they are given in canonical order.
-
-        Candidates that are taken meanwhile may change the rest of the order. Scores never rise within it.
-        """
-
-    def taken(self, index: int) -> int:
-        """Record that the candidate at an index is selected; return its current score."""
 
 
 class Canonical:
@@ -71,7 +50,9 @@ class Discounted:
     def __init__(self, overlap: Overlap, scores: Sequence[int], exempt: Collection[int] = ()) -> None:
         """Begin with nothing selected; `exempt` candidates discount others and are never discounted."""
         self.redundant: set[int] = set()
+        """The candidates with a score above 0 that a selected candidate covers completely."""
         self.covered: dict[int, tuple[int, int]] = {}
+        """The covering index and the thousandths of each candidate that was covered when last considered."""
         self._overlap = overlap
         self._scores = scores
         self._exempt = frozenset(exempt)
@@ -81,7 +62,10 @@ class Discounted:
         self._first_copy: dict[int, int] = {}
 
     def arrange(self, indices: Sequence[int]) -> Iterator[int]:
-        """Yield the indices that are not taken, by discounted score."""
+        """Yield the indices that are not taken, by discounted score; they are given in canonical order.
+
+        Candidates that are taken meanwhile may change the rest of the order. Scores never rise within it.
+        """
         scores, cover, taken = self._scores, self._cover, self._taken
         waiting: list[tuple[int, int]] = []
         for index in indices:
@@ -196,3 +180,7 @@ class DiscountedParts(Discounted):
         """Return the first selected copy of a candidate's content, of another candidate."""
         copies = self._first_copies.get(self._overlap.same[index], ())
         return next((copy for copy in copies if self._owners[copy] != self._owners[index]), None)
+
+
+Order: TypeAlias = Canonical | Discounted
+"""The order in which a single selection considers candidates, by their indices in canonical order."""
