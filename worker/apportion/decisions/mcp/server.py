@@ -21,7 +21,6 @@ from apportion.core.strategy_api.policy import Policy, PolicyError
 from apportion.core.text.tokens import CounterName
 from apportion.decisions.analytics.source import TablesFailedError
 from apportion.decisions.explain.candidate import not_searched
-from apportion.decisions.explain.entries import UnknownCandidateError, entries_of, is_open
 from apportion.decisions.mcp.explaining import (
     bounded,
     changes_of,
@@ -53,6 +52,7 @@ from apportion.decisions.replay.origin import (
 )
 from apportion.decisions.replay.recorded_files import verification_of
 from apportion.decisions.replay.whatif import Change
+from apportion.decisions.replay.why import UnknownCandidateError, entries_of, is_open
 from apportion.engine.policies import read_policy
 from apportion.printable import printable
 from apportion.settings import Settings, SettingsError
