@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import UNSET
 from rich.console import Group, RenderableType
+from rich.console import group as grouped
 
 from apportion.core.results import Bound, ContextDecision, Entry, Reason, Status
 from apportion.core.strategies import meaning_of
@@ -19,7 +20,6 @@ from apportion.decisions.explain.decision import (
     line,
     lines_shown,
     percent,
-    plain,
     table,
 )
 from apportion.decisions.replay.findings import Finding, FindingKind
@@ -34,12 +34,11 @@ _NO_CHANGE = "no total, no ceiling, no score and no pin would have admitted it"
 
 def candidate_explanation(decision: ContextDecision, entries: Sequence[Entry]) -> RenderableType:
     """Return the recorded facts about the entries of one id; the first entry counts."""
-    return Group(*_record_lines(decision, entries[0]), *_repeat_lines(len(entries) - 1))
-
-
-def changes_explanation(why: Why) -> RenderableType:
-    """Return a table of the smallest changes found, and a note on their reliability."""
-    return Group(*_search_lines(why))
+    facts = [*_record_lines(decision, entries[0])]
+    if (repeats := len(entries) - 1) > 0:
+        times = "once" if repeats == 1 else f"{repeats:,} times"
+        facts.append(line(f"The request has its id {times} more; the others were left out."))
+    return Group(*facts)
 
 
 def not_searched(finding: Finding) -> str:
@@ -120,20 +119,16 @@ def _margin_lines(entry: Entry) -> Iterator[RenderableType]:
         yield line(f"It would have cost {entry.tokens:,} tokens.")
 
 
-def _repeat_lines(repeats: int) -> Iterator[RenderableType]:
-    if repeats:
-        times = "once" if repeats == 1 else f"{repeats:,} times"
-        yield line(f"The request has its id {times} more; the others were left out.")
-
-
-def _search_lines(why: Why) -> Iterator[RenderableType]:
+@grouped()
+def changes_explanation(why: Why) -> Iterator[RenderableType]:
+    """Return a table of the smallest changes found, and a note on their reliability."""
     yield heading("The smallest change found of each kind, by itself")
     if not why.changes:
         yield line("none: this strategy has nothing to change that could admit it")
         return
     rows = table("Change", "From", "To", "Displaces", "Admitted as", right=(1, 2, 3))
     for change in why.changes:
-        rows.add_row(*map(plain, _cells(change)))
+        rows.add_row(*map(line, _cells(change)))
     yield rows
     for change in why.changes:
         if change.displaced:

@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from msgspec import UNSET, Struct
-from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import group as grouped
 from rich.measure import Measurement
 from rich.segment import Segment
 from rich.style import Style
@@ -53,11 +54,6 @@ HEADING = Style(bold=True)
 DIM = Style(dim=True)
 
 
-def explanation(decision: ContextDecision) -> RenderableType:
-    """Return the decision for a Rich console. Only the first omitted candidates are listed one by one."""
-    return Group(*_blocks(decision))
-
-
 class Bar(Struct, frozen=True):
     """A bar of the used tokens, with a mark at the floor; a bar over its maximum is red."""
 
@@ -79,7 +75,9 @@ class Bar(Struct, frozen=True):
         return Measurement(self.cells, self.cells)
 
 
-def _blocks(decision: ContextDecision) -> Iterator[RenderableType]:
+@grouped()
+def explanation(decision: ContextDecision) -> Iterator[RenderableType]:
+    """Return the decision for a Rich console. Only the first omitted candidates are listed one by one."""
     yield line(decision.summary, HEADING)
     if decision.status in _MEANINGS:
         yield line(_MEANINGS[decision.status])
@@ -155,7 +153,7 @@ def _tokens(decision: ContextDecision) -> Table:
     for group in decision.groups:
         most = tokens.limit if group.max is UNSET else group.max
         rows.add_row(
-            plain(group.name),
+            line(group.name),
             Bar(group.used, most, group.min),
             f"{group.used:,}",
             f"{most:,}",
@@ -251,8 +249,8 @@ def _selected(entries: Iterable[Entry]) -> Table:
             fidelity += f", of {entry.full_tokens:,}"
         if entry.excerpt is not UNSET:
             fidelity += f", {lines_shown(entry.excerpt)}"
-        named = str(entry.rank), plain(entry.kind), plain(entry.group), _score(entry)
-        rows.add_row(*named, tokens, plain(fidelity + _other_factors(entry)), plain(entry.id))
+        named = str(entry.rank), line(entry.kind), line(entry.group), _score(entry)
+        rows.add_row(*named, tokens, line(fidelity + _other_factors(entry)), line(entry.id))
     return rows
 
 
@@ -269,11 +267,11 @@ def _omitted(entries: Iterable[Entry]) -> Table:
             margin = "" if entry.tokens is UNSET else f"{entry.tokens:,}", ""
         reason = "" if entry.reason is UNSET else str(entry.reason)
         reason += ", by [prefix]" if entry.bound is Bound.PREFIX else ""
-        named = str(entry.rank), plain(entry.group), _score(entry)
+        named = str(entry.rank), line(entry.group), _score(entry)
         more = "" if entry.more is UNSET else f"{entry.more:,}"
         superseded = "" if entry.superseded_by is UNSET else f" by {entry.superseded_by}"
-        why = plain(reason + superseded + _other_factors(entry))
-        rows.add_row(*named, *margin, more, why, plain(entry.id))
+        why = line(reason + superseded + _other_factors(entry))
+        rows.add_row(*named, *margin, more, why, line(entry.id))
     return rows
 
 
@@ -331,8 +329,3 @@ def heading(text: str) -> Text:
 def line(text: str, style: Style | str = "") -> Text:
     """Return a line without control characters."""
     return Text(printable(text), style)
-
-
-def plain(text: str) -> Text:
-    """Return a text without control characters."""
-    return Text(printable(text))
