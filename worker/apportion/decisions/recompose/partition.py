@@ -16,7 +16,7 @@ from apportion.decisions.recompose.ranges import PartitionRange
 from apportion.decisions.recompose.snapshot import StartRows
 from apportion.decisions.replay.reading import Extent
 from apportion.decisions.replay.recomposing import Recomposer
-from apportion.decisions.replay.recorded import Parse, parse_placed_dead_letter, source_name
+from apportion.decisions.replay.recorded import Parse, parse_placed_dead_letter, refusal_name
 from apportion.decisions.replay.replaying import Replay, WhatIf
 from apportion.decisions.replay.verify import Verification
 from apportion.engine.assembly import create_engine
@@ -48,7 +48,7 @@ class TopicReading:
 
     def letter_name(self, record: Record) -> bytes:
         """Return a short digest of the record's topic, partition and offset."""
-        return source_name(str(record))
+        return refusal_name(str(record))
 
 
 class PartitionRun(Struct, frozen=True):

@@ -116,13 +116,11 @@ def request_name(tenant: str, session_id: str, request_id: str) -> bytes:
     return _short(canonical_json([session_key(tenant, session_id), request_id]))
 
 
-def value_name(value_digest: str) -> bytes:
-    """Return the name that a refused line and its dead letter share."""
-    return _short(value_digest.encode())
+def refusal_name(source: str) -> bytes:
+    """Return the name that a refused event and its dead letter share.
 
-
-def source_name(source: str) -> bytes:
-    """Return the name that a record, given as `topic/partition/offset`, and its dead letter share."""
+    `source` is the digest of the event's line, or its record as `topic/partition/offset`.
+    """
     return _short(source.encode())
 
 
@@ -154,7 +152,7 @@ def parse_placed_dead_letter(record: Record) -> Recorded:
     letter = _dead_letter_decoder.decode(record.value or b"")
     recorded = _recorded(record, letter)
     key = b64decode(letter.key or "").decode(errors="replace")
-    name = source_name(recorded.identity)
+    name = refusal_name(recorded.identity)
     return replace(recorded, name=name, is_placed=True, event_offset=letter.source.offset, key=key)
 
 
@@ -165,7 +163,7 @@ def _recorded(record: Record, letter: _DeadLetter) -> Recorded:
     has_value = letter.value_complete or letter.value != _NO_VALUE
     return Recorded(
         record,
-        value_name(letter.value_digest),
+        refusal_name(letter.value_digest),
         f"{source.topic}/{source.partition}/{source.offset}",
         letter.engine_version,
         is_placed=is_bare or source.topic == FILE_TOPIC,

@@ -261,10 +261,11 @@ def _score_search(
     """
     request, policy = origin.request, origin.policy
     candidates = request.candidates or ()
-    if not any(_is(candidate, candidate_id, secret) for candidate in candidates):
-        pool = [pooled.artifact for pooled in origin.session.pool if pooled.id == candidate_id]
-        candidates += tuple([replace(artifact, id=candidate_id) for artifact in pool])
     own = [candidate for candidate in candidates if _is(candidate, candidate_id, secret)]
+    if not own:
+        pool = [pooled.artifact for pooled in origin.session.pool if pooled.id == candidate_id]
+        own = [replace(artifact, id=candidate_id) for artifact in pool]
+        candidates += tuple(own)
     for field in fields:
         given = [
             thousandths(value) for candidate in own if (value := getattr(candidate, field.name)) is not UNSET
