@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from apportion.core.candidates.preparation import (
     NO_CONSTRAINTS,
-    Check,
     Judge,
     Preparation,
     RequestCandidates,
@@ -104,8 +103,13 @@ def accept(asked: RecognisedRequest, policy: Policy) -> Accepted:
         message = "the policy's {mark} needs a fingerprint secret; set fingerprint_secret_file"
         raise EventError(ErrorCode.NO_SECRET, message, "$.policy")
     constraints = NO_CONSTRAINTS if request.constraints is UNSET else request.constraints
-    check = strategy.unsuitable if request.query is UNSET else _queried(strategy.unsuitable)
-    judge = Judge(check, policy)
+
+    def check(candidate: Candidate) -> EventError | None:
+        if request.query is not UNSET and candidate.relevance is UNSET:
+            candidate = replace(candidate, relevance=0.0)  # the query gives it
+        return strategy.unsuitable(candidate, policy)
+
+    judge = Judge(check, policy.age_edges_us)
     pool = before.pool if asked.seen is None and "candidates" in strategy.reads else ()
     prepared = prepare(asked.own, pool, constraints, judge, asked.event_us)
     limits = policy.limits(request.budget_tokens)
@@ -120,15 +124,6 @@ def accept_again(asked: RecognisedRequest, policy: Policy) -> Accepted:
     strategy = STRATEGIES[policy.strategy]
     limits = policy.limits(asked.request.budget_tokens)
     return Accepted(asked, policy, strategy, sent_again(asked.own), limits, 0, Status.DUPLICATE)
-
-
-def _queried(check: Check) -> Check:
-    """Return a check under which a candidate may leave out its relevance, which the query gives it."""
-
-    def checked(candidate: Candidate, policy: Policy) -> EventError | None:
-        return check(replace(candidate, relevance=0.0) if candidate.relevance is UNSET else candidate, policy)
-
-    return checked
 
 
 def _check_fields(request: ContextRequest, strategy: Strategy[Any, Any]) -> None:
