@@ -11,8 +11,6 @@ from rich.console import Console, RenderableType
 
 from apportion.core.results import ContextDecision, Entry, Group
 from apportion.core.strategies import meaning_of
-from apportion.decisions.explain.candidate import candidate_explanation, changes_explanation
-from apportion.decisions.explain.decision import explanation
 from apportion.decisions.mcp.results import (
     DecisionSummary,
     ExplainedCandidate,
@@ -76,17 +74,6 @@ def changes_of(found: Why) -> list[SearchedChange]:
     ]
 
 
-def text_of(decision: ContextDecision, entries: Sequence[Entry] | None = None) -> str:
-    """Return the text of `apportion explain` for a decision, or for these entries of one candidate."""
-    shown = explanation(decision) if entries is None else candidate_explanation(decision, entries)
-    return _printed(shown)
-
-
-def text_of_changes(found: Why) -> str:
-    """Return the text of `apportion explain` for a search for changes."""
-    return _printed(changes_explanation(found))
-
-
 def bounded(text: str) -> str:
     """Return a text that a model can read in one piece: a longer text is cut at its end."""
     if len(text) <= _TEXT_MAX_CHARACTERS:
@@ -94,7 +81,8 @@ def bounded(text: str) -> str:
     return text[: _TEXT_MAX_CHARACTERS - len(_CUT)] + _CUT
 
 
-def _printed(shown: RenderableType) -> str:
+def text_of(shown: RenderableType) -> str:
+    """Return an explanation as text."""
     text = StringIO()
     Console(file=text, width=_COLUMNS, color_system=None, highlight=False).print(shown)
     shown = _PADDING.sub(" ", text.getvalue().strip())
