@@ -183,13 +183,9 @@ def _session_part(accepted: Accepted) -> SessionPart:
         return own
     if carried.policy_digest != policy.digest:
         return replace(own, is_outdated=policy.prefix_ttl_s > 0)
-    return replace(own, carried=carried.value, is_cold=_is_cold(carried, policy, asked.event_us))
-
-
-def _is_cold(carried: Carried, policy: Policy, event_us: int) -> bool:
-    """Return whether carried state of a policy that holds prefixes is too old, or newer than the event."""
     ttl_us = policy.prefix_ttl_s * _MICROSECONDS
-    return ttl_us > 0 and not 0 <= event_us - carried.requested_us <= ttl_us
+    is_cold = ttl_us > 0 and not 0 <= asked.event_us - carried.requested_us <= ttl_us
+    return replace(own, carried=carried.value, is_cold=is_cold)
 
 
 def _scope(accepted: Accepted, engine: Engine) -> tuple[object, ...]:

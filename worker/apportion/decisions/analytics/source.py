@@ -81,7 +81,7 @@ def naming_bad_tables() -> Iterator[None]:
 
 def _parts(table: Table, folders: Sequence[Path], *, is_logged: bool) -> str:
     """Return SQL that selects all rows of a table. Columns that an earlier version did not write are null."""
-    columns = ", ".join(f"NULL::{kind} AS {_named(name)}" for name, kind in _columns(table))
+    columns = ", ".join(f"NULL::{kind} AS {name}" for name, kind in _columns(table))
     parts = [f"SELECT * FROM logged_{table}" if is_logged else f"SELECT 0 AS input, {columns} WHERE false"]
     for index, folder in enumerate(folders, start=1):
         if next((folder / table).glob("**/*.parquet"), None) is not None:
@@ -97,7 +97,7 @@ def _load(connection: DuckDBPyConnection, index: int, log: LogSource) -> None:
     """Convert a log's lines into rows, a batch at a time."""
     if not index:
         for table in Table:
-            columns = ", ".join(f"{_named(name)} {kind}" for name, kind in _columns(table))
+            columns = ", ".join(f"{name} {kind}" for name, kind in _columns(table))
             connection.execute(f"CREATE TABLE logged_{table} (input INT, {columns})")
     numbered = enumerate(log.lines)
     while batch := tuple(islice(numbered, _BATCH_LINES)):
@@ -126,12 +126,8 @@ def _count_once(connection: DuckDBPyConnection) -> None:
 
 
 def _columns(table: Table) -> Sequence[tuple[str, str]]:
-    """Return the columns of a table and their types, as the database names them."""
+    """Return the columns of a table, in quotes, and their types, as the database names them."""
     with duckdb.connect() as connection:
         connection.register("empty", SCHEMAS[table].empty_table())
         described = connection.execute("DESCRIBE SELECT * FROM empty").fetchall()
-    return [(row[0], row[1]) for row in described]
-
-
-def _named(column: str) -> str:
-    return f'"{column}"'
+    return [(f'"{row[0]}"', row[1]) for row in described]

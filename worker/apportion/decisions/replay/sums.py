@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any, TypeVar
+from typing import Any
 
 from msgspec import UNSET, Struct, field
 from msgspec.structs import astuple, replace
@@ -12,7 +12,6 @@ from apportion.core.events import Opt
 from apportion.decisions.replay.findings import by_kind, counted
 from apportion.decisions.replay.whatif import DecisionDifference, Misfit, Moved, Resized
 
-V = TypeVar("V")
 _READ, _WRITTEN = Decimal("0.1"), Decimal("1.25")
 """Prices of a token that a provider's cache reads or writes, in multiples of an uncached token's price."""
 _MOVES = ("gained", "lost", "shrunk", "grown")
@@ -173,11 +172,8 @@ def _added(ours: Any, theirs: Any) -> Any:
     if not isinstance(ours, Mapping):
         return ours + theirs
     both = [name for name in ours if name in theirs]
-    return _sorted({**ours, **theirs, **{name: ours[name] + theirs[name] for name in both}})
-
-
-def _sorted(counted: Mapping[str, V]) -> dict[str, V]:
-    return dict(sorted(counted.items()))
+    merged = {**ours, **theirs, **{name: ours[name] + theirs[name] for name in both}}
+    return dict(sorted(merged.items()))
 
 
 def _from_to(what: str, before: Decimal | int, after: Decimal | int) -> str:
