@@ -111,13 +111,7 @@ def decision_event(answer: AnswerParts, composed: ContextComposed, engine: Engin
         summary=_summary(answer, len(entries), reasons),
         trigger=traced(asked.request.trigger, asked.secret),
         limits=accepted.limits,
-        tokens=DecisionTokens(
-            limit=accepted.limit_tokens,
-            reserved=made.reserved_tokens,
-            estimated=made.estimated_tokens,
-            used=made.used_tokens,
-            remaining=accepted.limit_tokens - made.used_tokens,
-        ),
+        tokens=_decision_tokens(answer),
         session=SessionLedger(before=ledger(asked.before), after=ledger(answer.after)),
         candidates=candidates,
         candidates_total=len(entries),
@@ -130,6 +124,17 @@ def decision_event(answer: AnswerParts, composed: ContextComposed, engine: Engin
         evicted_unlisted=asked.before.evicted_unlisted if asked.seen is None else 0,
         cache_key=answer.cache_key or UNSET,
         **{name: getattr(made, name) for name in _RECORDED_AS_MADE},
+    )
+
+
+def _decision_tokens(answer: AnswerParts) -> DecisionTokens:
+    accepted, made = answer.accepted, answer.made
+    return DecisionTokens(
+        limit=accepted.limit_tokens,
+        reserved=made.reserved_tokens,
+        estimated=made.estimated_tokens,
+        used=made.used_tokens,
+        remaining=accepted.limit_tokens - made.used_tokens,
     )
 
 
