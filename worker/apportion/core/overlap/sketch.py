@@ -9,7 +9,6 @@ h = w · 0x9E3779B97F4A7C15 mod 2**64. The window is kept if the four top bits o
 in sixteen. Its key is bits 12 to 59 of h.
 """
 
-from itertools import filterfalse
 from string import ascii_lowercase, ascii_uppercase, digits
 
 from msgspec import Struct
@@ -56,9 +55,9 @@ def sketch(content: str) -> Sketch:
     """Return the sketch of a content, in time linear in its length."""
     plain = content.encode().translate(_PLAIN)
     signs = np.frombuffer(plain, np.uint8)
+    is_digit = signs - np.uint8(_DIGITS[0]) < len(_DIGITS)  # lower values wrap around
     words = plain if content.isascii() else plain.translate(_ASCII)
-    with_digit = frozenset(filterfalse(bytes.isalpha, words.split()))
-    return Sketch(_keys(signs.compress(signs != _BLANK)), with_digit)
+    return Sketch(_keys(signs.compress(signs != _BLANK)), _words_at(is_digit.nonzero()[0].tolist(), words))
 
 
 def _keys(signs: NDArray[np.uint8]) -> bytes:
@@ -72,3 +71,16 @@ def _keys(signs: NDArray[np.uint8]) -> bytes:
     is_new = np.ones(len(kept), np.bool_)
     np.not_equal(kept[1:], kept[:-1], out=is_new[1:])
     return kept.compress(is_new).astype("<u8", copy=False).tobytes()
+
+
+def _words_at(positions: list[int], text: bytes) -> frozenset[bytes]:
+    """Return the words at these positions, ascending; spaces separate the words of the text."""
+    words: list[bytes] = []
+    end = 0
+    for position in positions:
+        if position >= end:
+            end = text.find(b" ", position)
+            if end < 0:
+                end = len(text)
+            words.append(text[text.rfind(b" ", 0, position) + 1 : end])
+    return frozenset(words)
