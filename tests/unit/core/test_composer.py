@@ -91,8 +91,3 @@ def test_an_event_is_composed_under_the_policies_that_hold_at_its_record_time() 
     assert outcome is not None
     assert outcome.composed.policy.name == "later"
     assert composers.at(999).handle(request([]), EMPTY)[1] is not None
-
-
-def test_events_between_two_changes_of_policies_share_a_composer() -> None:
-    composers = TimelineComposer(ENGINE, Timeline([lanes_policy(name="now")], "group", 0), "now", Memory())
-    assert composers.at(1) is composers.at(2)

@@ -66,12 +66,6 @@ def test_numbers_just_below_a_half_in_binary_round_up() -> None:
     ]
 
 
-def test_the_cache_of_rounded_numbers_is_bounded() -> None:
-    for number in range(70_000):
-        assert thousandths(number / 8_000) == (number + 4) // 8
-    assert len(thousandths.__self__) <= 1 << 16  # type: ignore[attr-defined] # a method of the cache wrapper
-
-
 def test_ids_from_paths_are_stable_and_hide_the_path() -> None:
     # printf '%s' src/auth.ts | openssl dgst -sha256 -hmac secret -binary | basenc --base64url | head -c 12
     assert fingerprint(b"secret", "src/auth.ts") == "vs1DwyCUG-c4"

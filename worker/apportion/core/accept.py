@@ -4,7 +4,6 @@ A request is refused if it has a field that its strategy does not read, or lacks
 A refused request changes nothing.
 """
 
-from operator import attrgetter
 from typing import Any
 
 from msgspec import UNSET, Raw, Struct, to_builtins
@@ -12,7 +11,6 @@ from msgspec.structs import replace
 
 from apportion.core.candidates.preparation import (
     NO_CONSTRAINTS,
-    Check,
     Judge,
     Preparation,
     RequestCandidates,
@@ -36,8 +34,6 @@ from apportion.core.strategy_api.strategy import Strategy
 
 STRATEGY_FIELDS = ("candidates", "constraints", "vitals", "query", "layers", "conversation")
 """Fields of a request that only some strategies read; the other strategies refuse them."""
-_fields_of = attrgetter(*STRATEGY_FIELDS)
-_NO_CONSTRAINTS_DIGEST = digest(canonical_json(NO_CONSTRAINTS))
 
 
 class RecognisedRequest(Struct, frozen=True):
@@ -89,9 +85,7 @@ def recognise(request: ContextRequest, session: Session, secrets: Secrets) -> Re
     if seen is not None and seen.digest != input_digest:
         message = "this session has answered another request of that id; use a new request_id"
         raise EventError(ErrorCode.CONFLICTING_REQUEST, message, "$.request_id")
-    constraints_digest = _NO_CONSTRAINTS_DIGEST
-    if request.constraints is not UNSET:
-        constraints_digest = digest(canonical_json(request.constraints))
+    constraints_digest = digest(canonical_json(request.constraints or NO_CONSTRAINTS))
     return RecognisedRequest(
         request, event_us, before, secret, seen, own, history, input_digest, constraints_digest
     )
@@ -109,8 +103,13 @@ def accept(asked: RecognisedRequest, policy: Policy) -> Accepted:
         message = "the policy's {mark} needs a fingerprint secret; set fingerprint_secret_file"
         raise EventError(ErrorCode.NO_SECRET, message, "$.policy")
     constraints = NO_CONSTRAINTS if request.constraints is UNSET else request.constraints
-    check = strategy.unsuitable if request.query is UNSET else _queried(strategy.unsuitable)
-    judge = Judge(check, policy)
+
+    def check(candidate: Candidate) -> EventError | None:
+        if request.query is not UNSET and candidate.relevance is UNSET:
+            candidate = replace(candidate, relevance=0.0)  # the query gives it
+        return strategy.unsuitable(candidate, policy)
+
+    judge = Judge(check, policy.age_edges_us)
     pool = before.pool if asked.seen is None and "candidates" in strategy.reads else ()
     prepared = prepare(asked.own, pool, constraints, judge, asked.event_us)
     limits = policy.limits(request.budget_tokens)
@@ -127,20 +126,12 @@ def accept_again(asked: RecognisedRequest, policy: Policy) -> Accepted:
     return Accepted(asked, policy, strategy, sent_again(asked.own), limits, 0, Status.DUPLICATE)
 
 
-def _queried(check: Check) -> Check:
-    """Return a check under which a candidate may leave out its relevance, which the query gives it."""
-
-    def checked(candidate: Candidate, policy: Policy) -> EventError | None:
-        return check(replace(candidate, relevance=0.0) if candidate.relevance is UNSET else candidate, policy)
-
-    return checked
-
-
 def _check_fields(request: ContextRequest, strategy: Strategy[Any, Any]) -> None:
     """Refuse a field that the strategy does not read: nothing asked for is silently ignored."""
     message = f"strategy {strategy.name} does not read this field; leave it out"
     reads, needs = strategy.reads, strategy.needs
-    for name, value in zip(STRATEGY_FIELDS, _fields_of(request), strict=True):
+    for name in STRATEGY_FIELDS:
+        value = getattr(request, name)
         if value is UNSET:
             if name in needs:
                 raise EventError(

@@ -154,7 +154,6 @@ def reason_counts(entries: Iterable[Entry]) -> tuple[ReasonCount, ...]:
     )
 
 
-@process_wide(len(Reason))
 def _reasons(withheld: Reason | None, *, infeasible: bool) -> Mapping[Bound | None, Reason]:
     """Return the reason for each bound; under None, the reason for candidates that no bound refused."""
     reasons: dict[Bound | None, Reason] = {**_REASONS}  # type: ignore[dict-item] # None is added
@@ -168,18 +167,13 @@ def _reasons(withheld: Reason | None, *, infeasible: bool) -> Mapping[Bound | No
     return {bound: reason if _PRECEDENCE[reason] < first else instead for bound, reason in reasons.items()}
 
 
-# Python 3.11 takes 0.05 µs or more to look up a member of an enum, half as long as an entry takes
-_SELECTED, _OMITTED = Outcome.SELECTED, Outcome.OMITTED
-_SUPERSEDED, _INFEASIBLE = Reason.SUPERSEDED, Reason.INFEASIBLE
-
-
 def _selected(verdict: Verdict, rank: int) -> Entry:
     return Entry(
         verdict.id,
         verdict.kind,
         verdict.group,
         rank,
-        outcome=_SELECTED,
+        outcome=Outcome.SELECTED,
         score=verdict.score,
         parts=verdict.parts,
         tokens=verdict.tokens,
@@ -200,19 +194,19 @@ def _omitted(verdict: Verdict, rank: int, reasons: Mapping[Bound | None, Reason]
         verdict.kind,
         verdict.group,
         rank,
-        outcome=_OMITTED,
+        outcome=Outcome.OMITTED,
         score=verdict.score,
         parts=verdict.parts,
         tokens=tokens,
         reason=reason,
-        bound=verdict.withheld_by if reason is not _INFEASIBLE or bound is None else bound,
+        bound=verdict.withheld_by if reason is not Reason.INFEASIBLE or bound is None else bound,
         needed=UNSET if margin is None or margin.needed == tokens else margin.needed,
         left=UNSET if margin is None else margin.left,
         more=verdict.more or UNSET,
         limit_left=verdict.limit_left,
         constraint=verdict.constraint or UNSET,
         redundant=verdict.redundant or UNSET,
-        superseded_by=verdict.superseded_by if reason is _SUPERSEDED else UNSET,
+        superseded_by=verdict.superseded_by if reason is Reason.SUPERSEDED else UNSET,
         lexical=verdict.lexical,
     )
 

@@ -94,7 +94,7 @@ def decision_event(answer: AnswerParts, composed: ContextComposed, engine: Engin
     accepted, asked, made = answer.accepted, answer.accepted.asked, answer.made
     entries = entries_of(made, accepted.prepared.aside)
     candidates, unlisted = listed(entries, engine.omitted_max)
-    reasons = reason_counts(entries) if len(made.items) < len(entries) else ()
+    reasons = reason_counts(entries)
     return ContextDecision(
         schema_version=SCHEMA_VERSION,
         decision_id=answer.decision_id,
@@ -181,12 +181,8 @@ def listed(entries: Sequence[Entry], omitted_max: int) -> tuple[tuple[Entry, ...
     Listed are all selected entries and the first `omitted_max` omitted ones. Expired artifacts are always
     listed: they leave the pool with this decision, so no later decision can name them.
     """
-    if len(entries) <= omitted_max:
-        return tuple(entries), ()
     omitted = [entry for entry in entries if entry.outcome is Outcome.OMITTED]
     rest = [entry for entry in omitted[omitted_max:] if entry.reason is not Reason.EXPIRED]
-    if not rest:
-        return tuple(entries), ()
     unlisted = {entry.rank for entry in rest}
     return tuple([entry for entry in entries if entry.rank not in unlisted]), reason_counts(rest)
 
@@ -220,5 +216,5 @@ def ledger(session: Session) -> Ledger:
         expires_at=None if expires_us is None else utc(expires_us),
         injections=len(session.injections),
         pool_artifacts=len(pool),
-        pool_bytes=sum([artifact.content_bytes for artifact in pool]) if pool else 0,
+        pool_bytes=sum([artifact.content_bytes for artifact in pool]),
     )

@@ -13,14 +13,14 @@ from msgspec.structs import replace
 from apportion.core.accept import Accepted, accept, accept_again, recognise
 from apportion.core.accountant import NOTHING, Composition, account
 from apportion.core.answer import AnswerParts, composed_event, decision_event
-from apportion.core.digests import decision_id
+from apportion.core.digests import decision_id, digest
 from apportion.core.engine import Engine
 from apportion.core.errors import EventError
 from apportion.core.events import ContextRequest, Trigger
-from apportion.core.fingerprints import marking_key, secret_digest
+from apportion.core.fingerprints import marking_key
 from apportion.core.memory import Memory
 from apportion.core.overlap.selection_order import Overlap
-from apportion.core.query.content_terms import ContentTerms
+from apportion.core.query.passages import ContentTerms
 from apportion.core.results import ContextComposed, ContextDecision, Reason, Status
 from apportion.core.session.row import Carried, Charge, SeenRequest, Session, after_answer, after_duplicate
 from apportion.core.strategy_api.policy import Policy
@@ -120,8 +120,12 @@ def _task(accepted: Accepted, counter: TokenCounter, memory: Memory) -> Task[Pol
         contents = [candidate.content for candidate in candidates]
         if isinstance(counter, Estimator):  # faster than a look-up
             return counter.count_many(contents)
-        digests = [candidate.facts.content or "" for candidate in candidates]
-        return memory.counts.count(counter, digests, contents)
+        keys = [f"{counter.name} {candidate.facts.content}" for candidate in candidates]
+
+        def make(indices: Sequence[int]) -> list[int]:
+            return counter.count_many([contents[index] for index in indices])
+
+        return memory.counts.get_all(keys, contents, make)
 
     return Task(
         policy=policy,
@@ -179,13 +183,9 @@ def _session_part(accepted: Accepted) -> SessionPart:
         return own
     if carried.policy_digest != policy.digest:
         return replace(own, is_outdated=policy.prefix_ttl_s > 0)
-    return replace(own, carried=carried.value, is_cold=_is_cold(carried, policy, asked.event_us))
-
-
-def _is_cold(carried: Carried, policy: Policy, event_us: int) -> bool:
-    """Return whether carried state of a policy that holds prefixes is too old, or newer than the event."""
     ttl_us = policy.prefix_ttl_s * _MICROSECONDS
-    return ttl_us > 0 and not 0 <= event_us - carried.requested_us <= ttl_us
+    is_cold = ttl_us > 0 and not 0 <= asked.event_us - carried.requested_us <= ttl_us
+    return replace(own, carried=carried.value, is_cold=is_cold)
 
 
 def _scope(accepted: Accepted, engine: Engine) -> tuple[object, ...]:
@@ -199,7 +199,7 @@ def _scope(accepted: Accepted, engine: Engine) -> tuple[object, ...]:
     return (
         engine.version,
         request.tenant,
-        None if asked.secret is None else secret_digest(asked.secret),
+        None if asked.secret is None else digest(asked.secret),
         _NO_TRIGGER if request.trigger is UNSET else request.trigger,
         asked.constraints_digest,
         asked.before.start_us,

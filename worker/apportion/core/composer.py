@@ -69,13 +69,8 @@ class TimelineComposer:
         self._timeline = timeline
         self._default_policy = default_policy
         self._memory = memory
-        self._latest: Composer | None = None
 
     def at(self, recorded_ms: int) -> Composer:
         """Return the composer of an event of that record time, in milliseconds since 1970 (-1: not known)."""
         catalogue = self._timeline.catalogue_at(recorded_ms)
-        composer = self._latest
-        if composer is None or composer.catalogue is not catalogue:
-            composer = Composer(self._engine, catalogue, self._default_policy, self._memory)
-            self._latest = composer
-        return composer
+        return Composer(self._engine, catalogue, self._default_policy, self._memory)

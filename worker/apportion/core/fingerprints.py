@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from apportion.core.canonical_json import canonical_json
-from apportion.core.digests import digest
-from apportion.core.lru import process_wide
 
 
 class Secrets(msgspec.Struct, frozen=True):
@@ -44,16 +42,8 @@ class Secrets(msgspec.Struct, frozen=True):
 
 
 _KEY_ID_DOMAIN = b"apportion fingerprint key id\0"
-_SECRETS_MAX = 1 << 10
 
 
-@process_wide(_SECRETS_MAX)
-def secret_digest(secret: bytes) -> str:
-    """Return the digest of a fingerprint secret, which stands for the secret in cache keys."""
-    return digest(secret)
-
-
-@process_wide(_SECRETS_MAX)
 def key_id(secret: bytes) -> str:
     """Return the 16 hex digits that name a fingerprint secret: the start of SHA-256 over a domain and it."""
     return hashlib.sha256(_KEY_ID_DOMAIN + secret).hexdigest()[:16]

@@ -5,8 +5,6 @@ A new message that is a text is emitted as a message of the user. Other messages
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from itertools import count
-from operator import eq
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -64,7 +62,7 @@ class History(Struct, frozen=True):
         new_message = self.new_message
         if isinstance(self.conversation.new_message, str):
             new_message = canonical_json(as_message(self.conversation.new_message))
-        is_whole = len(kept) == len(self.each) and all(map(eq, kept, count()))
+        is_whole = tuple(kept) == tuple(range(len(self.each)))
         if kept and is_whole and not rewritten:
             return self._continued(b"," + new_message + b"]")
         each = self.each

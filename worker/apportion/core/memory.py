@@ -4,17 +4,16 @@ Each value is a function of its key, so a hit and a miss give the same result. N
 identifiers. `Memory` belongs to one worker; `process_wide` caches belong to the whole process.
 """
 
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from msgspec import Struct
 
 if TYPE_CHECKING:
     from apportion.core.accountant import Composition
     from apportion.core.overlap.sketch import Sketch
-    from apportion.core.query.content_terms import ContentTerms
-    from apportion.core.text.tokens import TokenCounter
+    from apportion.core.query.passages import ContentTerms
 
 COMPOSITIONS_MAX_BYTES = 64 << 20
 """The default size of the cache of compositions, in bytes."""
@@ -80,14 +79,10 @@ class CompositionCache:
         if size_bytes > self._bytes_max:  # it would evict all others, and then itself
             return
         own = self._of_policy.get(policy)
-        if own is None:
-            own = self._of_policy[policy] = _OfPolicy(ttl_us, OrderedDict())
+        if own is not None and key in own.entries:
+            self._forget(policy, own, key)
+        own = self._of_policy.setdefault(policy, _OfPolicy(ttl_us, OrderedDict()))
         self._of_policy.move_to_end(policy)
-        if key in own.entries:
-            replaced = own.entries.pop(key)
-            own.size_bytes -= replaced.size_bytes
-            self.size_bytes -= replaced.size_bytes
-            self._entries -= 1
         own.entries[key] = _Remembered(event_us, made, size_bytes, self._clock_us)
         self._entries += 1
         own.size_bytes += size_bytes
@@ -126,54 +121,25 @@ class CompositionCache:
             del self._of_policy[policy]
 
 
-class CountMemo:
-    """Token counts of contents by counter and digest; the least recently used count is evicted first."""
-
-    def __init__(self, entries_max: int) -> None:
-        self._counts: defaultdict[str, OrderedDict[str, int]] = defaultdict(OrderedDict)
-        self._entries_max = entries_max
-        self.hits = 0
-        self.misses = 0
-
-    def count(self, counter: "TokenCounter", digests: Sequence[str], contents: Sequence[str]) -> list[int]:
-        """Return the tokens of each content, in order; `digests` are the digests of the contents."""
-        known = self._counts[counter.name]
-        unknown: dict[str, str] = {}
-        for digest, content in zip(digests, contents, strict=True):
-            if digest in known:
-                known.move_to_end(digest)
-            else:
-                unknown[digest] = content
-        self.hits += len(digests) - len(unknown)
-        self.misses += len(unknown)
-        if unknown:
-            known.update(zip(unknown, counter.count_many(list(unknown.values())), strict=True))
-        counts = [known[digest] for digest in digests]
-        while len(known) > self._entries_max:
-            known.popitem(last=False)
-        return counts
+V = TypeVar("V")
 
 
-class Weighed(Protocol):
-    """A value that is made from a content."""
-
-    def weight_bytes(self, content: str) -> int:
-        """Return an upper estimate of its memory in bytes."""
-
-
-V = TypeVar("V", bound=Weighed)
+def _weight_bytes(value: Any, content: str) -> int:
+    return int(value.weight_bytes(content))
 
 
 class ContentMemo(Generic[V]):
     """Values made from contents, by a key that stands for the content; the least recently used goes first.
 
-    The bound is in bytes, because a value may be as long as its content.
+    The bound is on the sum of the weights: by default bytes, because a value may be as long as its content.
     """
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(self, weight_max: int, weigh: Callable[[V, str], int] = _weight_bytes) -> None:
+        """`weigh` returns the weight of a value and its content."""
         self._values: OrderedDict[str, tuple[V, int]] = OrderedDict()
-        self._bytes_max = bytes_max
-        self._bytes = 0
+        self._weight_max = weight_max
+        self._weigh = weigh
+        self._weight = 0
         self.hits = 0
         self.misses = 0
 
@@ -186,14 +152,13 @@ class ContentMemo(Generic[V]):
         self.hits += len(keys) - len(unknown)
         self.misses += len(unknown)
         for (key, index), made in zip(unknown.items(), make(list(unknown.values())), strict=True):
-            known[key] = made, made.weight_bytes(contents[index])
-            self._bytes += known[key][1]
-        if len(unknown) < len(keys):
-            for key in keys:
-                known.move_to_end(key)
+            known[key] = made, self._weigh(made, contents[index])
+            self._weight += known[key][1]
+        for key in keys:
+            known.move_to_end(key)
         values = [known[key][0] for key in keys]
-        while self._bytes > self._bytes_max:
-            self._bytes -= known.popitem(last=False)[1][1]
+        while self._weight > self._weight_max:
+            self._weight -= known.popitem(last=False)[1][1]
         return values
 
 
@@ -209,6 +174,6 @@ class Memory:
         terms_max_bytes: int = 1 << 26,
     ) -> None:
         self.compositions = CompositionCache(compositions_max, compositions_max_bytes)
-        self.counts = CountMemo(counts_max)
+        self.counts: ContentMemo[int] = ContentMemo(counts_max, lambda *_: 1)
         self.sketches: ContentMemo[Sketch] = ContentMemo(sketches_max_bytes)
         self.terms: ContentMemo[ContentTerms] = ContentMemo(terms_max_bytes)

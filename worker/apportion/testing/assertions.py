@@ -6,7 +6,7 @@ from msgspec import UNSET
 
 from apportion.core.results import ContextDecision, Entry, Fidelity, Outcome, Reason
 from apportion.core.strategies import meaning_of
-from apportion.decisions.explain.entries import UnknownCandidateError, entries_of
+from apportion.decisions.replay.why import UnknownCandidateError, entries_of
 from apportion.printable import printable
 
 _LISTED_MAX = 40

@@ -25,6 +25,7 @@ from apportion.decisions.replay.findings import Finding, FindingKind, Verificati
 from apportion.decisions.replay.reading import Extent
 from apportion.decisions.replay.replaying import WhatIf
 from apportion.decisions.replay.sums import Sum
+from apportion.decisions.replay.verify import Verification
 from apportion.decisions.replay.whatif import Change, DecisionDifference
 from apportion.engine.assembly import create_timeline
 from apportion.engine.policies import builtin_policies
@@ -138,8 +139,9 @@ def run_of(
 def audited(topics: Topics, extent: Extent = ALL, **arguments: Any) -> Audited:
     """Verify the records of the topics."""
     run = run_of(topics, extent, **arguments)
-    findings = tuple(run.verification.run(run.events))
-    return Audited(run.verification.summary, findings)
+    assert isinstance(run.runner, Verification)
+    findings = tuple(run.runner.run(run.events))
+    return Audited(run.runner.summary, findings)
 
 
 EVENTS = (
@@ -263,12 +265,18 @@ def test_a_replay_reports_the_requested_range_from_the_same_rows(
     ):
         same = run_of(topics, extent, rows_there, what_if=unchanged)
         assert not any(
-            result.is_change for result in same.results(same.events) if isinstance(result, DecisionDifference)
+            result.is_change
+            for result in same.runner.run(same.events)
+            if isinstance(result, DecisionDifference)
         )
         run = run_of(topics, extent, rows_there, what_if=changed)
-        assert [type(result) for result in run.results(run.events)] == [DecisionDifference] * expected
-        assert isinstance(run.summary, Sum)
-        assert (run.summary.replayed, run.summary.changed, run.summary.is_whole) == (expected, expected, True)
+        assert [type(result) for result in run.runner.run(run.events)] == [DecisionDifference] * expected
+        assert isinstance(run.runner.summary, Sum)
+        assert (run.runner.summary.replayed, run.runner.summary.changed, run.runner.summary.is_whole) == (
+            expected,
+            expected,
+            True,
+        )
 
 
 def test_a_replay_counts_events_in_flight_and_locates_unverifiable_ones(
@@ -276,17 +284,14 @@ def test_a_replay_counts_events_in_flight_and_locates_unverifiable_ones(
 ) -> None:
     cut = replace(topics, decisions=(topics.decisions[1],))
     run = run_of(cut, Extent(decided=3), what_if=WhatIf(Change(budget_tokens=0)))
-    finding, difference = run.results(run.events)
+    finding, difference = run.runner.run(run.events)
     assert isinstance(finding, Finding)
     assert (finding.found, finding.partition, finding.event_offset) == (FindingKind.NO_DECISION, 0, 0)
     assert isinstance(difference, DecisionDifference)
-    assert isinstance(run.summary, Sum)
-    assert (run.summary.replayed, run.summary.in_flight, run.summary.unverifiable) == (
-        1,
-        2,
-        {"no_decision": 1},
-    )
-    assert str(run.summary).endswith("\n2 in flight")
+    total = run.runner.summary
+    assert isinstance(total, Sum)
+    assert (total.replayed, total.in_flight, total.unverifiable) == (1, 2, {"no_decision": 1})
+    assert str(total).endswith("\n2 in flight")
 
 
 def test_an_event_skipped_by_the_worker_is_reported_and_the_session_continues() -> None:

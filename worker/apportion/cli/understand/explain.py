@@ -70,7 +70,7 @@ def _show(decision: "ContextDecision", candidate: str | None) -> "Entry | None":
     """Print an explanation; return the candidate's entry if a search for changes makes sense."""
     from apportion.decisions.explain.candidate import candidate_explanation
     from apportion.decisions.explain.decision import explanation
-    from apportion.decisions.explain.entries import entries_of, is_open
+    from apportion.decisions.replay.why import entries_of, is_open
 
     if candidate is None:
         print_shown(explanation(decision))

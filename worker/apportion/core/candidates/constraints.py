@@ -22,7 +22,7 @@ class ConstraintList:
     def __init__(self, name: str, constraints: Sequence[Constraint]) -> None:
         self.name = name
         self.given = len(constraints)
-        self._patterns: list[tuple[int, str, str]] = []
+        patterns: list[tuple[int, str, str]] = []
         self._ids: dict[str, list[int]] = {}
         self._kinds: dict[str, list[int]] = {}
         self._lanes: dict[str, list[int]] = {}
@@ -31,26 +31,18 @@ class ConstraintList:
             match = constraint.match
             if match.type is MatchType.PATTERN:
                 pointer = f"$.constraints.{name}[{index}].match.value"
-                self._patterns.append((index, match.value, pointer))
+                patterns.append((index, match.value, pointer))
             else:
                 exact[match.type].setdefault(match.value, []).append(index)
-        self._globs = Globs(self._patterns)
+        self.has_patterns = bool(patterns)
+        """Whether a constraint of this list is a path pattern."""
+        self.globs = Globs(patterns)
         self._paths: dict[str, int] = {}
         self._matched: set[int] = set()
 
-    @property
-    def has_patterns(self) -> bool:
-        """Whether a constraint of this list is a path pattern."""
-        return bool(self._patterns)
-
-    @property
-    def glob_characters(self) -> int:
-        """The total length of the patterns with wildcards, in characters."""
-        return self._globs.characters
-
     def match_paths(self, paths: Paths) -> None:
         """Match the patterns against the paths of all candidates."""
-        self._paths, matched = self._globs.match(paths)
+        self._paths, matched = self.globs.match(paths)
         self._matched |= matched
 
     def first(self, candidate_id: str, kind: str, lane: str, path: str | None) -> str:
@@ -84,7 +76,7 @@ def match_paths(lists: Collection[ConstraintList], paths: Collection[str | None]
     if not lists:
         return
     sorted_paths = Paths(path for path in paths if path is not None)
-    characters = sum(constraints.glob_characters for constraints in lists)
+    characters = sum(constraints.globs.characters for constraints in lists)
     if characters * sorted_paths.characters > GLOB_STEPS_MAX:
         message = (
             f"patterns with wildcards of {characters} characters on paths of {sorted_paths.characters}, in "

@@ -31,6 +31,8 @@ BATCH_BITS = 1 << 13
 _WILDCARD = re.compile(r"[*?\[]")
 _TOKEN = re.compile(r"\[(!?\]?[^\]]*)\]|(.)", re.DOTALL)
 _CLASS_PART = re.compile(r".-.|.", re.DOTALL)
+_CLOSED = re.compile(r"(?:[^\[\0]|\[!?+[^\0][^\]\0]*\])*+")
+"""A component without NUL in which each class is closed; its first character may be a `]`."""
 
 _Ranges: TypeAlias = list[tuple[int, int]]
 """Ranges of code points, each from the first to before the second."""
@@ -222,21 +224,7 @@ def _class(text: str) -> tuple[bool, _Ranges]:
 
 
 def _require_valid(component: str, pointer: str) -> None:
-    if component in ("", ".", "..", "**"):
-        valid = component == "**"
-    else:
-        valid = not ("**" in component or "\0" in component or _has_open_class(component))
-    if not valid:
+    is_relative = component not in ("", ".", "..") and "**" not in component
+    if component != "**" and not (is_relative and _CLOSED.fullmatch(component)):
         message = "expected a relative glob of *, ?, [abc] and whole ** components"
         raise EventError(ErrorCode.INVALID_PATTERN, message, pointer)
-
-
-def _has_open_class(part: str) -> bool:
-    position = part.find("[")
-    while position >= 0:
-        first = position + 1 + (part[position + 1 : position + 2] == "!")
-        end = part.find("]", first + 1)
-        if end < 0:
-            return True
-        position = part.find("[", end)
-    return False

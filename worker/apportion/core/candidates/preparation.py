@@ -5,7 +5,7 @@ Some candidates are excluded before a strategy ranks the rest; some are protecte
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
@@ -20,9 +20,6 @@ from apportion.core.session.pool import Pooled
 from apportion.core.strategy_api.recency import age_of
 from apportion.core.strategy_api.task import NO_AGE, Prepared
 from apportion.core.strategy_api.verdict import Bound
-
-Check = Callable[[Candidate, Any], EventError | None]
-"""Returns the reason for which a candidate cannot be used under a policy, or None."""
 
 NO_CONSTRAINTS = Constraints()
 _CONSTRAINT_LISTS = ("must_exclude", "pinned", "must_include")
@@ -90,10 +87,10 @@ def own_candidates(given: Sequence[Candidate], secret: bytes | None) -> RequestC
 
 
 class Judge(Struct, frozen=True):
-    """The rules for a request's candidates: the strategy's check, and the policy."""
+    """The rules for candidates: a check that returns why one cannot be used, and the edges of ages in µs."""
 
-    check: Check
-    policy: Any
+    check: Callable[[Candidate], EventError | None]
+    age_edges_us: Sequence[int]
 
 
 def prepare(
@@ -111,9 +108,8 @@ def prepare(
     lists: Sequence[ConstraintList] = ()
     if constraints is not NO_CONSTRAINTS:
         lists = [ConstraintList(name, getattr(constraints, name)) for name in _CONSTRAINT_LISTS]
-    check, policy = judge.check, judge.policy
     for index, candidate in enumerate(own.candidates):
-        error = check(candidate.candidate, policy)
+        error = judge.check(candidate.candidate)
         if error is not None:
             _raise_at(error, index)
     in_pool, aside = _of_pool(own.ids, pool, judge, event_us) if pool else ((), ())
@@ -137,7 +133,7 @@ def _of_pool(
     for pooled in pool:
         if pooled.id in own_ids:
             reason = Reason.SUPERSEDED
-        elif judge.check(pooled.artifact, judge.policy) is not None:
+        elif judge.check(pooled.artifact) is not None:
             reason = Reason.UNSUITABLE
         elif pooled.expires_us is not None and pooled.expires_us <= event_us:
             reason = Reason.EXPIRED
@@ -161,7 +157,6 @@ def _prepared(
     tied: bool,
 ) -> list[Prepared]:
     prepared: list[Prepared] = []
-    edges_us = judge.policy.age_edges_us
     bound: Bound | None
     for canonical in candidates:
         candidate, name = canonical.candidate, canonical.id
@@ -176,7 +171,7 @@ def _prepared(
             bound = Bound.CONTENT
         age = NO_AGE
         if (created_us := canonical.created_us) is not UNSET:
-            age = bisect_right(edges_us, event_us - created_us)
+            age = bisect_right(judge.age_edges_us, event_us - created_us)
         elif (bucket := candidate.recency_bucket) is not UNSET:
             age = age_of(bucket)
         tie = canonical.canonical if tied else b""

@@ -12,11 +12,6 @@ from apportion.core.overlap.sketch import Sketch
 
 PAIRED_MAX = 15
 """The largest number of directly preceding entries of equal key that an entry is paired with."""
-_DIGITS_IN_EIGHT_BYTES = 4
-_DIGITS_IN_A_KEY = 3
-"""Digits of 16 bits each; numpy sorts by these in linear time."""
-_FEW_PAIRS = 1 << 20
-"""Up to this number of pairs, they are counted in a table."""
 
 
 def overlap_of(digests: Sequence[str], sketches: Sequence[Sketch], threshold: int) -> Overlap:
@@ -46,7 +41,8 @@ def _pairs(sketches: Sequence[Sketch], threshold: int, same: Sequence[int]) -> l
     met = _met(b"".join([sketch.keys for sketch in sketches]), np.repeat(np.arange(number), sizes), number)
     # Most pairs share less than even the smallest sketch requires, so they are dropped first.
     least = max(1, -(-threshold * int(sizes.min()) // ALL))
-    pairs, shared = _counted(met, number * number, least)
+    pairs, shared = np.unique(met, return_counts=True)
+    pairs, shared = pairs[shared >= least], shared[shared >= least]
     earlier, later = np.divmod(pairs, number)
     first = np.array(same, np.int64)
     counts = ALL * shared >= threshold * np.minimum(sizes[earlier], sizes[later])
@@ -61,7 +57,7 @@ def _met(sketched: bytes, indices: NDArray[np.int64], number: int) -> NDArray[np
     stays first.
     """
     keys = np.frombuffer(sketched, "<u8")
-    order = np.lexsort(keys.view("<u2").reshape(len(keys), _DIGITS_IN_EIGHT_BYTES).T[:_DIGITS_IN_A_KEY])
+    order = np.argsort(keys, kind="stable")
     keys, indices = keys[order], indices[order]
     as_before = np.zeros(len(keys), np.bool_)
     np.equal(keys[1:], keys[:-1], out=as_before[1:])
@@ -72,16 +68,3 @@ def _met(sketched: bytes, indices: NDArray[np.int64], number: int) -> NDArray[np
         met.append(earlier[later - back] + indices[later])
         later = later[as_before[later - back]]
     return np.concatenate(met)
-
-
-def _counted(pairs: NDArray[np.int64], most: int, least: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the distinct pairs with at least `least` occurrences, ascending, and their numbers.
-
-    All pairs are below `most`.
-    """
-    if most > _FEW_PAIRS:
-        there, often = np.unique(pairs, return_counts=True)
-        return there[often >= least], often[often >= least]
-    often = np.bincount(pairs)
-    there = (often >= least).nonzero()[0]
-    return there, often[there]

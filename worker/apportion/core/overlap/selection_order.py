@@ -5,42 +5,20 @@ is already selected, in thousandths. The candidate with the highest discounted s
 canonical order. Scores only fall, so a candidate is looked at again only when its turn comes.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from heapq import heappop, heappush, heapreplace
-from typing import ClassVar, Protocol
+from typing import ClassVar, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 ALL = 1_000
 """The cover of a content that another content covers completely, in thousandths."""
 _AFTER_ALL = (1, 0)
 
 
-class Order(Protocol):
-    """The order in which a single selection considers candidates, by their indices in canonical order."""
-
-    @property
-    def redundant(self) -> Collection[int]:
-        """The candidates with a score above 0 that a selected candidate covers completely."""
-
-    @property
-    def covered(self) -> Mapping[int, tuple[int, int]]:
-        """The covering index and the thousandths of each candidate that was covered when last considered."""
-
-    def arrange(self, indices: Sequence[int]) -> Iterable[int]:
-        """Return the indices in the order in which to consider them; they are given in canonical order.
-
-        Candidates that are taken meanwhile may change the rest of the order. Scores never rise within it.
-        """
-
-    def taken(self, index: int) -> int:
-        """Record that the candidate at an index is selected; return its current score."""
-
-
 class Canonical:
     """Canonical order, with undiscounted scores."""
-
-    __slots__ = ("taken",)
 
     redundant: ClassVar[Collection[int]] = ()
     covered: ClassVar[Mapping[int, tuple[int, int]]] = {}
@@ -72,7 +50,9 @@ class Discounted:
     def __init__(self, overlap: Overlap, scores: Sequence[int], exempt: Collection[int] = ()) -> None:
         """Begin with nothing selected; `exempt` candidates discount others and are never discounted."""
         self.redundant: set[int] = set()
+        """The candidates with a score above 0 that a selected candidate covers completely."""
         self.covered: dict[int, tuple[int, int]] = {}
+        """The covering index and the thousandths of each candidate that was covered when last considered."""
         self._overlap = overlap
         self._scores = scores
         self._exempt = frozenset(exempt)
@@ -82,7 +62,10 @@ class Discounted:
         self._first_copy: dict[int, int] = {}
 
     def arrange(self, indices: Sequence[int]) -> Iterator[int]:
-        """Yield the indices that are not taken, by discounted score."""
+        """Yield the indices that are not taken, by discounted score; they are given in canonical order.
+
+        Candidates that are taken meanwhile may change the rest of the order. Scores never rise within it.
+        """
         scores, cover, taken = self._scores, self._cover, self._taken
         waiting: list[tuple[int, int]] = []
         for index in indices:
@@ -158,3 +141,46 @@ class Discounted:
                 self.redundant.add(covered)
         elif cover == self._cover[covered]:
             self._by[covered] = min(self._by[covered], by)
+
+
+class DiscountedParts(Discounted):
+    """Order by discounted score among parts of candidates, which do not overlap each other.
+
+    `owners` has the candidate of each index.
+    """
+
+    def __init__(
+        self, owners: Sequence[str], overlap: Overlap, scores: Sequence[int], exempt: Collection[int] = ()
+    ) -> None:
+        said_by = [
+            [(covered, cover) for covered, cover in pairs if owners[covered] != owners[index]]
+            for index, pairs in enumerate(overlap.said_by)
+        ]
+        super().__init__(replace(overlap, said_by=said_by), scores, exempt)
+        self._owners = owners
+        self._first_copies: dict[int, list[int]] = {}
+
+    def _take_copy(self, first: int, index: int) -> None:
+        """Record that a copy is selected: the copies of other candidates are covered.
+
+        Of the selected copies, the first is remembered, and the first of any other candidate.
+        """
+        owners, known = self._owners, self._first_copies.setdefault(first, [])
+        if len({owners[copy] for copy in (*known, index)}) > len(known):
+            for copy in self._overlap.copies[first]:
+                is_covered = not known or owners[copy] == owners[known[0]]
+                if is_covered and owners[copy] != owners[index]:
+                    self._raise_cover(copy, ALL, index)
+        of_owner: dict[str, int] = {}
+        for copy in sorted([*known, index]):
+            of_owner.setdefault(owners[copy], copy)
+        self._first_copies[first] = list(of_owner.values())[:2]
+
+    def _first_copy_beside(self, index: int) -> int | None:
+        """Return the first selected copy of a candidate's content, of another candidate."""
+        copies = self._first_copies.get(self._overlap.same[index], ())
+        return next((copy for copy in copies if self._owners[copy] != self._owners[index]), None)
+
+
+Order: TypeAlias = Canonical | Discounted
+"""The order in which a single selection considers candidates, by their indices in canonical order."""

@@ -20,6 +20,8 @@ from msgspec import Struct
 _GAP = re.compile(r"(\n[ \t\r]*\n[ \t\r\n]*)")
 """The end of a line, the blank lines behind it, and the blanks that begin the next line."""
 _BLANKS = " \t\r"
+_CONTENT_BYTES = 800
+_PASSAGE_BYTES = 120
 _TAB_LEVELS = 4
 AVERAGE_MIN_CHARACTERS = 32
 _JOINED_MAX_CHARACTERS = 2 * AVERAGE_MIN_CHARACTERS
@@ -45,6 +47,24 @@ class Passages(Struct, frozen=True, gc=False):
         counts = [content.count("\n", start, end) for start, end in pairwise(self.offsets)]
         counts[-1] += not content.endswith("\n")
         return list(accumulate(counts, initial=0))
+
+
+class ContentTerms(Struct, frozen=True, gc=False):
+    """The passages of a content, the number of runs of each, and the terms in them.
+
+    They depend on the content and on the size of its passages alone, so they can be remembered by both.
+    `entries` are of the type `terms.ENTRY`. `plain` are the bytes that they refer to. The `piece` of an entry
+    is the place of its passage.
+    """
+
+    passages: Passages
+    runs: Sequence[int]
+    entries: bytes
+    plain: bytes
+
+    def weight_bytes(self, content: str) -> int:  # noqa: ARG002 - as values of other kinds
+        """Return an upper estimate of its memory in bytes."""
+        return _CONTENT_BYTES + _PASSAGE_BYTES * len(self.passages) + len(self.entries) + len(self.plain)
 
 
 def passages_of(content: str, most: int) -> Passages:
@@ -86,7 +106,7 @@ def _cut(content: str, most: int) -> list[int]:
 def _starts(content: str) -> tuple[list[int], list[int]]:
     # with an LF before the content, its first line may follow a blank one as every other
     pieces = _GAP.split("\n" + content)
-    found = list(map(_Gaps().__getitem__, pieces[1::2]))
+    found = list(map(_indent_and_level, pieces[1::2]))
     ends = list(accumulate(map(len, pieces)))[1::2]
     starts = [end - 1 - indent for end, (indent, _) in zip(ends, found, strict=True)]
     levels = [level for _, level in found]
@@ -95,14 +115,11 @@ def _starts(content: str) -> tuple[list[int], list[int]]:
     return starts, levels
 
 
-class _Gaps(dict[str, tuple[int, int]]):
-    """The characters behind the last LF of a gap, and the level of its line. Most gaps are equal."""
-
-    def __missing__(self, gap: str) -> tuple[int, int]:
-        blanks = gap[gap.rindex("\n") + 1 :]
-        indent = blanks.partition("\r")[0]
-        found = self[gap] = len(blanks), len(indent) + (_TAB_LEVELS - 1) * indent.count("\t")
-        return found
+def _indent_and_level(gap: str) -> tuple[int, int]:
+    """Return the number of characters behind the last LF of a gap, and the level of its line."""
+    blanks = gap[gap.rindex("\n") + 1 :]
+    indent = blanks.partition("\r")[0]
+    return len(blanks), len(indent) + (_TAB_LEVELS - 1) * indent.count("\t")
 
 
 def _joined(cuts: Sequence[int], end: int) -> list[int]:

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
 from apportion.core.arrays import NDArray, np
-from apportion.core.query.content_terms import ContentTerms
-from apportion.core.query.passages import Passages, passages_of
+from apportion.core.query.passages import ContentTerms, Passages, passages_of
 from apportion.core.query.terms import ENTRY, read_terms
 
 

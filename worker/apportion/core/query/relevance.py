@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from apportion.core.arrays import NDArray, np
 from apportion.core.lru import process_wide
-from apportion.core.query.content_terms import ContentTerms
+from apportion.core.query.passages import ContentTerms
 from apportion.core.query.terms import ENTRY, KEY_BYTES, STOP_WORDS, read_terms
 
 ALL = 1_000

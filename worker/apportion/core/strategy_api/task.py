@@ -15,7 +15,7 @@ from apportion.core.canonical import Facts
 from apportion.core.canonical_json import canonical_json_of_any
 from apportion.core.digests import digest
 from apportion.core.overlap.selection_order import Overlap
-from apportion.core.query.content_terms import ContentTerms
+from apportion.core.query.passages import ContentTerms
 from apportion.core.strategy_api.policy import Policy
 from apportion.core.strategy_api.verdict import Bound
 from apportion.core.text.tokens import TokenCounter

@@ -6,8 +6,6 @@ in `core.accept`.
 
 import re
 from collections.abc import Sequence
-from itertools import chain
-from operator import attrgetter
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -46,7 +44,6 @@ _BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _POOLED_NAMES = ("language", "shrink")
 _LABEL_FIELDS = ("kind", "lane", "category")
-_labels_of = attrgetter(*_LABEL_FIELDS)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
@@ -180,13 +177,11 @@ def _check_bounds(event: Event, bounds: Bounds) -> None:
 
 
 def _check_labels(candidates: Sequence[Candidate], pointer: str) -> None:
-    """Refuse control characters in labels. Many candidates have few distinct labels, so these are checked."""
-    labels = set(chain.from_iterable(map(_labels_of, candidates)))
-    labels.discard(UNSET)
-    if _CONTROL.search("".join(labels)):
-        for index, candidate in enumerate(candidates):
-            for field in _LABEL_FIELDS:
-                _check_label(getattr(candidate, field) or "", f"{_at(pointer, index)}.{field}")
+    for index, candidate in enumerate(candidates):
+        for field in _LABEL_FIELDS:
+            label = getattr(candidate, field)
+            if label is not UNSET and _CONTROL.search(label):
+                _check_label(label, f"{_at(pointer, index)}.{field}")
 
 
 def _check_label(label: str, pointer: str) -> None:

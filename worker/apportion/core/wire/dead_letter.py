@@ -11,8 +11,6 @@ from apportion.core.errors import EventError
 from apportion.core.results import ContextDeadLetter, DeadLetterSource, DeadLetterValue, Failure
 from apportion.core.wire.record import Record
 
-_encode_headers = json.Encoder().encode
-
 COMPLETE_MAX_BYTES = 1 << 20
 """The longest value that is kept whole; of a longer one, digest, size and first bytes are kept."""
 KEPT_BYTES = 256 << 10
@@ -34,7 +32,7 @@ def dead_letter(record: Record, error: EventError, engine_version: str) -> Conte
     if key is not None and len(key) > KEPT_BYTES:
         message += f"; its key is over {KEPT_BYTES} bytes and left out"
         key = None
-    if headers and len(_encode_headers(headers)) > HEADERS_MAX_BYTES:
+    if headers and len(json.encode(headers)) > HEADERS_MAX_BYTES:
         message += f"; its headers are over {HEADERS_MAX_BYTES} bytes as written and left out"
         headers = ()
     return ContextDeadLetter(

@@ -7,7 +7,7 @@ are decoded and encoded by msgspec first.
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, get_args, get_origin
+from typing import Any, get_origin
 
 import msgspec
 import pyarrow as pa
@@ -28,6 +28,7 @@ from apportion.decisions.analytics.records import (
     in_columns,
     read,
     recognised,
+    struct_in,
 )
 from apportion.decisions.analytics.tables import SCHEMAS, Table
 
@@ -218,22 +219,12 @@ def _filled(values: pa.Array, default: Any, records: pa.Array) -> pa.Array:
 
 def _struct_of(field: FieldInfo) -> Any:
     """Return the struct type of a field, optional or not; None if the field holds no struct."""
-    kind = _present(field.type)
-    return kind if isinstance(kind, type) and issubclass(kind, Struct) else None
+    return None if get_origin(field.type) is tuple else struct_in(field.type)
 
 
 def _row_of(field: FieldInfo) -> Any:
     """Return the struct type of a field that holds a list of structs, else None."""
-    kind = _present(field.type)
-    row = get_args(kind)[0] if get_origin(kind) is tuple else None
-    return row if isinstance(row, type) and issubclass(row, Struct) else None
-
-
-def _present(kind: Any) -> Any:
-    """Return an optional type without its None."""
-    if get_origin(kind) is tuple:
-        return kind
-    return next(each for each in get_args(kind) or (kind,) if each is not type(None))
+    return struct_in(field.type) if get_origin(field.type) is tuple else None
 
 
 def _candidates(rows: pa.Table, lists: pa.ListArray) -> pa.Table:

@@ -7,6 +7,7 @@ each batch prove that those lines are from this file.
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 
 from apportion.core.digests import digest
 from apportion.decisions.analytics.batches import TableBatch, batches_of, forget
@@ -64,12 +65,8 @@ def forget_lines(store: Store, topic: str) -> None:
 def _require_same(batch: TableBatch, numbered: Iterator[tuple[int, bytes]]) -> None:
     """Read the lines of a batch that is written already; raise OtherFileError if they differ from it."""
     first, size_bytes, read = b"", 0, batch.start
-    while read < batch.end:
-        _, line = next(numbered, (0, None))
-        if line is None:
-            break
-        if read == batch.start:
-            first = line
+    for _, line in islice(numbered, batch.end - batch.start):
+        first = line if read == batch.start else first
         size_bytes += len(line)
         read += 1
     if (read, size_bytes, digest(first)) != (batch.end, batch.bytes, batch.first_digest):

@@ -79,6 +79,13 @@ def _struct(kind: type[Struct], without: frozenset[str] = _CONTENT) -> type[Stru
     )
 
 
+def struct_in(kind: Any) -> type[Struct] | None:
+    """Return the type of the structs that a field holds: one, none, or a list of them."""
+    if isinstance(kind, type) and issubclass(kind, Struct):
+        return kind
+    return next((found for part in get_args(kind) if (found := struct_in(part)) is not None), None)
+
+
 Entry = _struct(results.Entry)
 Decision = _struct(results.ContextDecision)
 DeadLetter = _struct(results.ContextDeadLetter)

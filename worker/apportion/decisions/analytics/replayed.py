@@ -58,7 +58,7 @@ class _LineKind(Struct):
 
 def replayed_of(lines: Iterable[bytes]) -> Replayed:
     """Return the content of a replay's output; raise NoReplayError if it is incomplete or another output."""
-    largest: list[tuple[tuple[int, int], int, Changed]] = []
+    largest: list[tuple[tuple[int, int], int, Changed]] = []  # of equal changes, the earlier is larger
     misfits: list[Mapping[str, Any]] = []
     changes = 0
     for number, line in enumerate(lines, start=1):
@@ -81,17 +81,11 @@ def replayed_of(lines: Iterable[bytes]) -> Replayed:
                 if any((*moved, changed.reordered, changed.rewritten, is_other)):
                     changes += 1
                     weight = abs(changed.after.used - changed.before.used), sum(map(len, moved))
-                    _keep(largest, (weight, -number, changed))
+                    heapq.heappush(largest, (weight, -number, changed))
+                    if len(largest) > _SHOWN_MAX:
+                        heapq.heappop(largest)
         except (DecodeError, UnicodeDecodeError, ValidationError):
             raise NoReplayError(
                 f"line {number} is not from a replay; give the output of apportion replay --format json"
             ) from None
     raise NoReplayError("the last line, the sum, is missing; run apportion replay again until it ends")
-
-
-def _keep(largest: list[Any], ranked: tuple[tuple[int, int], int, Changed]) -> None:
-    """Keep the largest changes; of two equal ones, the earlier."""
-    if len(largest) < _SHOWN_MAX:
-        heapq.heappush(largest, ranked)
-    else:
-        heapq.heappushpop(largest, ranked)

@@ -5,7 +5,7 @@ fields. All else is as in the record.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, get_args, get_origin
+from typing import Any, get_origin
 
 import msgspec
 from duckdb import DuckDBPyConnection
@@ -14,7 +14,7 @@ from msgspec.structs import fields
 
 from apportion.core.accountant import BOUNDS
 from apportion.core.results import ContextDecision
-from apportion.decisions.analytics.records import Decision, Entry
+from apportion.decisions.analytics.records import Decision, Entry, struct_in
 
 _CANDIDATES = "candidates"
 _INCOMPLETE = frozenset({"certificate", "prefix", "run"})
@@ -70,7 +70,7 @@ def _nested(row: Mapping[str, Any], kind: type[Struct], before: str = "") -> dic
         column = before + name
         if not before and name in _INCOMPLETE:
             continue
-        inner = _struct_in(field.type)
+        inner = struct_in(field.type)
         if inner is None:
             value = row.get(column)
         elif get_origin(field.type) is tuple:
@@ -80,10 +80,3 @@ def _nested(row: Mapping[str, Any], kind: type[Struct], before: str = "") -> dic
         if value is not None:
             values[name] = value
     return values or None
-
-
-def _struct_in(kind: Any) -> type[Struct] | None:
-    """Return the type of the struct that a field holds, optional or in a list; None if it holds no struct."""
-    if isinstance(kind, type) and issubclass(kind, Struct):
-        return kind
-    return next((found for part in get_args(kind) if (found := _struct_in(part)) is not None), None)

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypeVar
 
 import duckdb
 from duckdb import DuckDBPyConnection
@@ -30,8 +29,6 @@ SELECT {_PLACE} FROM all_decisions
 WHERE decision_id IN (SELECT decision_id FROM all_decisions GROUP BY decision_id HAVING count(*) > 1)
 QUALIFY row_number() OVER (PARTITION BY decision_id ORDER BY {_PLACE}) > 1
 """
-
-T = TypeVar("T")
 
 
 class TablesFailedError(Exception):
@@ -84,13 +81,13 @@ def naming_bad_tables() -> Iterator[None]:
 
 def _parts(table: Table, folders: Sequence[Path], *, is_logged: bool) -> str:
     """Return SQL that selects all rows of a table. Columns that an earlier version did not write are null."""
-    columns = ", ".join(f"NULL::{kind} AS {_named(name)}" for name, kind in _columns(table))
+    columns = ", ".join(f"NULL::{kind} AS {name}" for name, kind in _columns(table))
     parts = [f"SELECT * FROM logged_{table}" if is_logged else f"SELECT 0 AS input, {columns} WHERE false"]
     for index, folder in enumerate(folders, start=1):
         if next((folder / table).glob("**/*.parquet"), None) is not None:
-            pattern = _quoted(f"{folder.resolve()}/{table}/**/*.parquet")
+            pattern = f"{folder.resolve()}/{table}/**/*.parquet".replace("'", "''")
             parts.append(
-                f"SELECT -{index} AS input, * FROM read_parquet({pattern}, union_by_name = true, "
+                f"SELECT -{index} AS input, * FROM read_parquet('{pattern}', union_by_name = true, "
                 "hive_partitioning = false)"
             )
     return " UNION ALL BY NAME ".join(parts)
@@ -100,9 +97,10 @@ def _load(connection: DuckDBPyConnection, index: int, log: LogSource) -> None:
     """Convert a log's lines into rows, a batch at a time."""
     if not index:
         for table in Table:
-            columns = ", ".join(f"{_named(name)} {kind}" for name, kind in _columns(table))
+            columns = ", ".join(f"{name} {kind}" for name, kind in _columns(table))
             connection.execute(f"CREATE TABLE logged_{table} (input INT, {columns})")
-    for batch in _batches(enumerate(log.lines), _BATCH_LINES):
+    numbered = enumerate(log.lines)
+    while batch := tuple(islice(numbered, _BATCH_LINES)):
         lines = RecordLines(
             topic=log.name,
             partition=0,
@@ -128,22 +126,8 @@ def _count_once(connection: DuckDBPyConnection) -> None:
 
 
 def _columns(table: Table) -> Sequence[tuple[str, str]]:
-    """Return the columns of a table and their types, as the database names them."""
+    """Return the columns of a table, in quotes, and their types, as the database names them."""
     with duckdb.connect() as connection:
         connection.register("empty", SCHEMAS[table].empty_table())
         described = connection.execute("DESCRIBE SELECT * FROM empty").fetchall()
-    return [(row[0], row[1]) for row in described]
-
-
-def _named(column: str) -> str:
-    return f'"{column}"'
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("'", "''")
-    return f"'{escaped}'"
-
-
-def _batches(values: Iterator[T], size: int) -> Iterator[Sequence[T]]:
-    while batch := tuple(islice(values, size)):
-        yield batch
+    return [(f'"{row[0]}"', row[1]) for row in described]

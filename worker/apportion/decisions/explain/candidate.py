@@ -4,23 +4,28 @@ The recorded facts are shown first, then the results of composing again.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
 
 from msgspec import UNSET
 from rich.console import Group, RenderableType
-from rich.style import Style
-from rich.table import Table
-from rich.text import Text
+from rich.console import group as grouped
 
 from apportion.core.results import Bound, ContextDecision, Entry, Reason, Status
 from apportion.core.strategies import meaning_of
 from apportion.core.strategy_api.levers import Lever
-from apportion.decisions.explain.decision import DIM, HEADING, in_points, lines_shown, percent, plain
+from apportion.decisions.explain.decision import (
+    DIM,
+    HEADING,
+    heading,
+    in_points,
+    line,
+    lines_shown,
+    percent,
+    table,
+)
 from apportion.decisions.replay.findings import Finding, FindingKind
 from apportion.decisions.replay.why import AdmittingChange, Searched, Why
 from apportion.printable import printable
 
-_NUMBERS = ("From", "To", "Displaces")
 _DISPLACED_SHOWN = 10
 _SHOWN_MOST = 1 << 29
 """A larger bound is only the range of integers, and is not shown."""
@@ -28,13 +33,12 @@ _NO_CHANGE = "no total, no ceiling, no score and no pin would have admitted it"
 
 
 def candidate_explanation(decision: ContextDecision, entries: Sequence[Entry]) -> RenderableType:
-    """Return the recorded facts about the first entry of an id, and the number of its other entries."""
-    return Group(*_record_lines(decision, entries[0]), *_repeat_lines(len(entries) - 1))
-
-
-def changes_explanation(why: Why) -> RenderableType:
-    """Return a table of the smallest changes found, and a note on their reliability."""
-    return Group(*_search_lines(why))
+    """Return the recorded facts about the entries of one id; the first entry counts."""
+    facts = [*_record_lines(decision, entries[0])]
+    if (repeats := len(entries) - 1) > 0:
+        times = "once" if repeats == 1 else f"{repeats:,} times"
+        facts.append(line(f"The request has its id {times} more; the others were left out."))
+    return Group(*facts)
 
 
 def not_searched(finding: Finding) -> str:
@@ -48,37 +52,37 @@ def not_searched(finding: Finding) -> str:
 
 def _record_lines(decision: ContextDecision, entry: Entry) -> Iterator[RenderableType]:
     score = "" if entry.score is UNSET else f", score {in_points(entry.score)}"
-    yield _line(f"candidate {entry.id}", HEADING)
-    yield _line(f"{entry.kind or 'no kind'}, group {entry.group or 'none'}, rank {entry.rank}{score}")
-    yield _line(f"decision {decision.decision_id}", DIM)
+    yield line(f"candidate {entry.id}", HEADING)
+    yield line(f"{entry.kind or 'no kind'}, group {entry.group or 'none'}, rank {entry.rank}{score}")
+    yield line(f"decision {decision.decision_id}", DIM)
     if entry.lexical is not UNSET:
-        yield _line(f"Its relevance to the query is {in_points(entry.lexical)}.")
+        yield line(f"Its relevance to the query is {in_points(entry.lexical)}.")
     if entry.reason is UNSET:
         yield from _selected_lines(entry)
         return
     if decision.status is Status.DUPLICATE:
-        yield _line(
+        yield line(
             f"The request was answered before, by decision {decision.duplicate_of}: explain that decision."
         )
         return
-    yield _line(f"Left out, {_in_words(decision.policy.strategy, entry.reason)}.")
+    yield line(f"Left out, {_in_words(decision.policy.strategy, entry.reason)}.")
     if entry.constraint is not UNSET:
-        yield _line(f"The constraint that decided is {entry.constraint} of the request.")
+        yield line(f"The constraint that decided is {entry.constraint} of the request.")
     if entry.bound is Bound.PREFIX:
-        yield _line("It would fit, and is kept out so that the beginning stays (prefix.slack of the policy).")
+        yield line("It would fit, and is kept out so that the beginning stays (prefix.slack of the policy).")
     if entry.redundant is not UNSET:
-        yield _line(f"{percent(entry.redundant.permille)} of it is in {entry.redundant.covered_by}.")
+        yield line(f"{percent(entry.redundant.permille)} of it is in {entry.redundant.covered_by}.")
     if entry.superseded_by is not UNSET:
-        yield _line(f"The newest candidate of its subject is {entry.superseded_by}.")
+        yield line(f"The newest candidate of its subject is {entry.superseded_by}.")
     yield from _margin_lines(entry)
     for group in decision.groups:
         if group.name == entry.group:
             floor = f"floor {group.min:,}, " if group.min else ""
             most = "no ceiling" if group.max is UNSET else f"ceiling {group.max:,}"
             had = f"{group.used:,} used, {group.available:,} available"
-            yield _line(f"In the end {group.name} had: {floor}{most}, {had}.")
+            yield line(f"In the end {group.name} had: {floor}{most}, {had}.")
     tokens = decision.tokens
-    yield _line(
+    yield line(
         f"In the end the limit of {tokens.limit:,} had {tokens.used:,} used, {tokens.remaining:,} left."
     )
 
@@ -94,56 +98,49 @@ def _in_words(strategy: str, reason: Reason) -> str:
 def _selected_lines(entry: Entry) -> Iterator[RenderableType]:
     tokens = "" if entry.tokens is UNSET else f", {entry.tokens:,} tokens"
     full = "" if entry.full_tokens is UNSET else f" of {entry.full_tokens:,}"
-    yield _line(f"It is in the context: {entry.fidelity}{tokens}{full}.")
+    yield line(f"It is in the context: {entry.fidelity}{tokens}{full}.")
     if entry.excerpt is not UNSET:
-        yield _line(f"Of its {entry.excerpt.passages:,} passages it shows {lines_shown(entry.excerpt)}.")
+        yield line(f"Of its {entry.excerpt.passages:,} passages it shows {lines_shown(entry.excerpt)}.")
     if entry.redundant is not UNSET:
         share = percent(entry.redundant.permille)
-        yield _line(f"When it was selected, {share} of it was in {entry.redundant.covered_by}.")
+        yield line(f"When it was selected, {share} of it was in {entry.redundant.covered_by}.")
 
 
 def _margin_lines(entry: Entry) -> Iterator[RenderableType]:
     if entry.margin is not None:
         needed, left = entry.margin.needed, entry.margin.left
         short = f", {needed - left:,} too few" if needed > left else ""
-        yield _line(f"It needed {needed:,} tokens; when it was considered last {left:,} were left{short}.")
+        yield line(f"It needed {needed:,} tokens; when it was considered last {left:,} were left{short}.")
         if entry.more is not UNSET:
-            yield _line(f"With {entry.more:,} tokens more of that alone it would have been selected.")
+            yield line(f"With {entry.more:,} tokens more of that alone it would have been selected.")
         if entry.limit_left is not UNSET:
-            yield _line(f"The limit had {entry.limit_left:,} left then: too few as well.")
+            yield line(f"The limit had {entry.limit_left:,} left then: too few as well.")
     elif entry.tokens is not UNSET:
-        yield _line(f"It would have cost {entry.tokens:,} tokens.")
+        yield line(f"It would have cost {entry.tokens:,} tokens.")
 
 
-def _repeat_lines(repeats: int) -> Iterator[RenderableType]:
-    if repeats:
-        times = "once" if repeats == 1 else f"{repeats:,} times"
-        yield _line(f"The request has its id {times} more; the others were left out.")
-
-
-def _search_lines(why: Why) -> Iterator[RenderableType]:
-    yield _line("\nThe smallest change found of each kind, by itself", HEADING)
+@grouped()
+def changes_explanation(why: Why) -> Iterator[RenderableType]:
+    """Return a table of the smallest changes found, and a note on their reliability."""
+    yield heading("The smallest change found of each kind, by itself")
     if not why.changes:
-        yield _line("none: this strategy has nothing to change that could admit it")
+        yield line("none: this strategy has nothing to change that could admit it")
         return
-    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style=DIM)
-    for column in ("Change", "From", "To", "Displaces", "Admitted as"):
-        justify: Literal["left", "right"] = "right" if column in _NUMBERS else "left"
-        table.add_column(column, justify=justify, overflow="fold")
+    rows = table("Change", "From", "To", "Displaces", "Admitted as", right=(1, 2, 3))
     for change in why.changes:
-        table.add_row(*map(plain, _cells(change)))
-    yield table
+        rows.add_row(*map(line, _cells(change)))
+    yield rows
     for change in why.changes:
         if change.displaced:
-            yield _line(f"{change.key} displaces {_named(change.displaced)}")
-    yield _line(
+            yield line(f"{change.key} displaces {_named(change.displaced)}")
+    yield line(
         f"Found by composing {why.recompositions:,} times, each answer checked by composing once more. "
         "Counts are not monotone: the value found admits it, and one less does not; "
         "a smaller value elsewhere is possible.",
         DIM,
     )
     if any(change.ended is Searched.STOPPED for change in why.changes):
-        yield _line("The limit of recompositions was reached: rows marked so were not searched to the end.")
+        yield line("The limit of recompositions was reached: rows marked so were not searched to the end.")
 
 
 def _cells(change: AdmittingChange) -> tuple[str, str, str, str, str]:
@@ -171,8 +168,3 @@ def _most(change: AdmittingChange) -> str:
 
 def _value(change: AdmittingChange, number: int) -> str:
     return in_points(number) if change.lever is Lever.SCORE else f"{number:,}"
-
-
-def _line(text: str, style: Style | str = "") -> Text:
-    lead = "\n" if text.startswith("\n") else ""
-    return Text(lead + printable(text.removeprefix("\n")), style)

@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from msgspec import UNSET, Struct
-from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import group as grouped
 from rich.measure import Measurement
 from rich.segment import Segment
 from rich.style import Style
@@ -53,11 +54,6 @@ HEADING = Style(bold=True)
 DIM = Style(dim=True)
 
 
-def explanation(decision: ContextDecision) -> RenderableType:
-    """Return the decision for a Rich console. Only the first omitted candidates are listed one by one."""
-    return Group(*_blocks(decision))
-
-
 class Bar(Struct, frozen=True):
     """A bar of the used tokens, with a mark at the floor; a bar over its maximum is red."""
 
@@ -79,10 +75,12 @@ class Bar(Struct, frozen=True):
         return Measurement(self.cells, self.cells)
 
 
-def _blocks(decision: ContextDecision) -> Iterator[RenderableType]:
-    yield _line(decision.summary, HEADING)
+@grouped()
+def explanation(decision: ContextDecision) -> Iterator[RenderableType]:
+    """Return the decision for a Rich console. Only the first omitted candidates are listed one by one."""
+    yield line(decision.summary, HEADING)
     if decision.status in _MEANINGS:
-        yield _line(_MEANINGS[decision.status])
+        yield line(_MEANINGS[decision.status])
     yield from _identification(decision)
     yield Text()
     yield _tokens(decision)
@@ -92,22 +90,22 @@ def _blocks(decision: ContextDecision) -> Iterator[RenderableType]:
     selected = [entry for entry in entries if entry.outcome is Outcome.SELECTED]
     omitted = [entry for entry in entries if entry.outcome is Outcome.OMITTED]
     if selected:
-        yield _heading("In the context, by rank")
+        yield heading("In the context, by rank")
         yield _selected(selected)
     if omitted:
-        yield _heading("Left out, by rank")
+        yield heading("Left out, by rank")
         yield _omitted(omitted[:OMISSIONS_SHOWN])
         if any(entry.margin is not None for entry in omitted):
-            yield _line("left: when the candidate was considered last, not in the end", DIM)
+            yield line("left: when the candidate was considered last, not in the end", DIM)
         if any(entry.more is not UNSET for entry in omitted):
-            yield _line("more: with so many tokens more of that bound alone it is selected", DIM)
+            yield line("more: with so many tokens more of that bound alone it is selected", DIM)
     listed = Counter(str(entry.reason) for entry in omitted[:OMISSIONS_SHOWN])
     if rest := Counter({str(reason.reason): reason.count for reason in decision.reasons}) - listed:
         counts = ", ".join([f"{reason} {count:,}" for reason, count in rest.items()])
-        yield _line(f"and {rest.total():,} more: {counts}", DIM)
-    yield _heading("Constraints and session")
+        yield line(f"and {rest.total():,} more: {counts}", DIM)
+    yield heading("Constraints and session")
     for kind in decision.constraints:
-        yield _line(f"{kind.name}: {kind.given} given, {kind.matched} matched, {kind.unmatched} unmatched")
+        yield line(f"{kind.name}: {kind.given} given, {kind.matched} matched, {kind.unmatched} unmatched")
     yield from _session(decision)
     yield Text()
 
@@ -115,47 +113,47 @@ def _blocks(decision: ContextDecision) -> Iterator[RenderableType]:
 def _optional_parts(decision: ContextDecision) -> Iterator[RenderableType]:
     """Yield what optional tables of the policy and a query add to the record."""
     if decision.certificate is not UNSET:
-        yield _line(_certificate(decision.certificate))
+        yield line(_certificate(decision.certificate))
     if decision.prefix is not UNSET:
         yield from _prefix(decision.prefix, decision.tokens.used)
     if decision.window is not UNSET:
         yield from _window(decision.window, decision.tokens.used)
     if decision.tool_results is not UNSET:
         cleared, freed = decision.tool_results.cleared, decision.tool_results.freed_tokens
-        yield _line(f"tool results cleared: {cleared:,}, which frees {freed:,} tokens")
+        yield line(f"tool results cleared: {cleared:,}, which frees {freed:,} tokens")
     if (query := decision.query) is not UNSET:
-        yield _line(
+        yield line(
             f"{query.matched:,} of {query.terms:,} terms of the query occur in {query.passages:,} passages"
         )
 
 
 def _identification(decision: ContextDecision) -> Iterator[RenderableType]:
     policy = decision.policy
-    yield _line(f"decision {decision.decision_id}", DIM)
-    yield _line(
+    yield line(f"decision {decision.decision_id}", DIM)
+    yield line(
         f"request {decision.request_id} of session {decision.tenant}/{decision.session_id}, "
         f"{decision.requested_at.isoformat()}",
         DIM,
     )
-    yield _line(
+    yield line(
         f"policy {policy.name} {policy.version}, strategy {policy.strategy}, counter {decision.counter.name}",
         DIM,
     )
     if decision.duplicate_of is not UNSET:
-        yield _line(f"first answered by decision {decision.duplicate_of}")
+        yield line(f"first answered by decision {decision.duplicate_of}")
 
 
 def _tokens(decision: ContextDecision) -> Table:
     """Return the limit, then each group. A group's bar is full at its maximum, or else at the limit."""
-    table = _table("", "", "Used", "Of", "Floor", "Available", "Selected", right=(2, 3, 4, 5, 6))
-    table.columns[1].no_wrap = True
+    rows = table("", "", "Used", "Of", "Floor", "Available", "Selected", right=(2, 3, 4, 5, 6))
+    rows.columns[1].no_wrap = True
     tokens = decision.tokens
     limit = (Bar(tokens.used, tokens.limit), f"{tokens.used:,}", f"{tokens.limit:,}")
-    table.add_row("all", *limit, style=HEADING)
+    rows.add_row("all", *limit, style=HEADING)
     for group in decision.groups:
         most = tokens.limit if group.max is UNSET else group.max
-        table.add_row(
-            plain(group.name),
+        rows.add_row(
+            line(group.name),
             Bar(group.used, most, group.min),
             f"{group.used:,}",
             f"{most:,}",
@@ -163,18 +161,16 @@ def _tokens(decision: ContextDecision) -> Table:
             f"{group.available:,}",
             f"{group.selected} of {group.selected + group.rejected}",
         )
-    return table
+    return rows
 
 
 def _token_notes(decision: ContextDecision) -> Iterator[RenderableType]:
     tokens = decision.tokens
     reserved = f", {tokens.reserved:,} reserved" if tokens.reserved else ""
-    yield _line(
-        f"{tokens.remaining:,} tokens left{reserved}; selected by an estimate of {tokens.estimated:,}"
-    )
+    yield line(f"{tokens.remaining:,} tokens left{reserved}; selected by an estimate of {tokens.estimated:,}")
     for group in decision.groups:
         if (short := group.shortfall) is not UNSET:
-            yield _line(
+            yield line(
                 f"floor of {group.name} not met: {short.requested:,} asked for, "
                 f"its candidates have {short.available:,}"
             )
@@ -220,14 +216,14 @@ def percent(permille: int) -> str:
 
 def _prefix(prefix: Prefix, used_tokens: int) -> Iterator[RenderableType]:
     """Yield how much of the session's previous text is unchanged. Items count from 0, as in the record."""
-    line = f"{prefix.prefix_tokens:,} of {used_tokens:,} tokens as last turn"
+    text = f"{prefix.prefix_tokens:,} of {used_tokens:,} tokens as last turn"
     if (broken := prefix.broken) is not None:
-        line += f"; broken at item {broken.at:,}: {broken.why}"
-    yield _line(line)
+        text += f"; broken at item {broken.at:,}: {broken.why}"
+    yield line(text)
     if prefix.cold:
-        yield _line("by then a provider's cache is cold, so nothing was given up for it")
+        yield line("by then a provider's cache is cold, so nothing was given up for it")
     if prefix.held_only or prefix.displaced:
-        yield _line(
+        yield line(
             f"held for that: {len(prefix.held_only):,}, given way: {len(prefix.displaced):,}; "
             f"value {prefix.value:,} instead of {prefix.value_without:,}"
         )
@@ -235,17 +231,17 @@ def _prefix(prefix: Prefix, used_tokens: int) -> Iterator[RenderableType]:
 
 def _window(window: ChatWindow, used_tokens: int) -> Iterator[RenderableType]:
     """Yield the cut of a history, since when it holds, why it changed, and the share that a cache saves."""
-    yield _line(f"history from message {window.cut:,} on, since answer {window.since:,}")
-    line = f"{window.tokens:,} of {used_tokens:,} tokens as last turn"
+    yield line(f"history from message {window.cut:,} on, since answer {window.since:,}")
+    text = f"{window.tokens:,} of {used_tokens:,} tokens as last turn"
     if window.broken is not UNSET:
-        line += f"; broken: {window.broken}, {_BREAKS[window.broken]}"
+        text += f"; broken: {window.broken}, {_BREAKS[window.broken]}"
     elif window.tokens:
-        line += f"; at 0.1 for a cached token, that saves {percent(window.share * 9 // 10)} of the input"
-    yield _line(line)
+        text += f"; at 0.1 for a cached token, that saves {percent(window.share * 9 // 10)} of the input"
+    yield line(text)
 
 
 def _selected(entries: Iterable[Entry]) -> Table:
-    table = _table("Rank", "Kind", "Group", "Score", "Tokens", "Fidelity", "Id", right=(0, 3, 4))
+    rows = table("Rank", "Kind", "Group", "Score", "Tokens", "Fidelity", "Id", right=(0, 3, 4))
     for entry in entries:
         tokens = "" if entry.tokens is UNSET else f"{entry.tokens:,}"
         fidelity = "" if entry.fidelity is UNSET else str(entry.fidelity)
@@ -253,9 +249,9 @@ def _selected(entries: Iterable[Entry]) -> Table:
             fidelity += f", of {entry.full_tokens:,}"
         if entry.excerpt is not UNSET:
             fidelity += f", {lines_shown(entry.excerpt)}"
-        named = str(entry.rank), plain(entry.kind), plain(entry.group), _score(entry)
-        table.add_row(*named, tokens, plain(fidelity + _other_factors(entry)), plain(entry.id))
-    return table
+        named = str(entry.rank), line(entry.kind), line(entry.group), _score(entry)
+        rows.add_row(*named, tokens, line(fidelity + _other_factors(entry)), line(entry.id))
+    return rows
 
 
 def _omitted(entries: Iterable[Entry]) -> Table:
@@ -263,7 +259,7 @@ def _omitted(entries: Iterable[Entry]) -> Table:
 
     `More`: if known, the extra tokens in the limiting bound that would have selected it.
     """
-    table = _table("Rank", "Group", "Score", "Needed", "Left", "More", "Reason", "Id", right=(0, 2, 3, 4, 5))
+    rows = table("Rank", "Group", "Score", "Needed", "Left", "More", "Reason", "Id", right=(0, 2, 3, 4, 5))
     for entry in entries:
         if entry.margin is not None:
             margin = f"{entry.margin.needed:,}", f"{entry.margin.left:,}"
@@ -271,12 +267,12 @@ def _omitted(entries: Iterable[Entry]) -> Table:
             margin = "" if entry.tokens is UNSET else f"{entry.tokens:,}", ""
         reason = "" if entry.reason is UNSET else str(entry.reason)
         reason += ", by [prefix]" if entry.bound is Bound.PREFIX else ""
-        named = str(entry.rank), plain(entry.group), _score(entry)
+        named = str(entry.rank), line(entry.group), _score(entry)
         more = "" if entry.more is UNSET else f"{entry.more:,}"
         superseded = "" if entry.superseded_by is UNSET else f" by {entry.superseded_by}"
-        why = plain(reason + superseded + _other_factors(entry))
-        table.add_row(*named, *margin, more, why, plain(entry.id))
-    return table
+        why = line(reason + superseded + _other_factors(entry))
+        rows.add_row(*named, *margin, more, why, line(entry.id))
+    return rows
 
 
 def _score(entry: Entry) -> str:
@@ -302,36 +298,34 @@ def _other_factors(entry: Entry) -> str:
 def _session(decision: ContextDecision) -> Iterator[RenderableType]:
     before, after = decision.session.before, decision.session.after
     spent = after.spent_tokens - before.spent_tokens
-    yield _line(
+    yield line(
         f"prompt {after.prompts:,}, answer {after.sequence:,}: "
         f"{before.spent_tokens:,} tokens spent before, {spent:,} now, {after.spent_tokens:,} in all"
     )
     if after.pool_artifacts:
-        yield _line(
+        yield line(
             f"artifacts in the pool: {after.pool_artifacts:,}, with {after.pool_bytes:,} bytes of content"
         )
     if decision.evicted:
         more = f", and {decision.evicted_unlisted} before them" if decision.evicted_unlisted else ""
-        yield _line(f"pushed out of the pool: {', '.join(decision.evicted)}{more}")
+        yield line(f"pushed out of the pool: {', '.join(decision.evicted)}{more}")
     if after.expires_at is not None:
-        yield _line(f"starts afresh at {after.expires_at.isoformat()}")
+        yield line(f"starts afresh at {after.expires_at.isoformat()}")
 
 
-def _table(*columns: str, right: tuple[int, ...]) -> Table:
-    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style=DIM)
+def table(*columns: str, right: tuple[int, ...]) -> Table:
+    """Return a table without rows; `right` are the columns that are aligned to the right."""
+    empty = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style=DIM)
     for index, column in enumerate(columns):
-        table.add_column(column, justify="right" if index in right else "left", overflow="fold")
-    return table
+        empty.add_column(column, justify="right" if index in right else "left", overflow="fold")
+    return empty
 
 
-def _heading(text: str) -> Text:
+def heading(text: str) -> Text:
+    """Return a heading, after an empty line."""
     return Text(f"\n{text}", HEADING)
 
 
-def _line(text: str, style: Style | str = "") -> Text:
+def line(text: str, style: Style | str = "") -> Text:
+    """Return a line without control characters."""
     return Text(printable(text), style)
-
-
-def plain(text: str) -> Text:
-    """Return a text without control characters."""
-    return Text(printable(text))

@@ -3,15 +3,14 @@
 import re
 from collections.abc import Sequence
 from io import StringIO
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec import UNSET, UnsetType
+from msgspec.structs import asdict
 from rich.console import Console, RenderableType
 
 from apportion.core.results import ContextDecision, Entry, Group
 from apportion.core.strategies import meaning_of
-from apportion.decisions.explain.candidate import candidate_explanation, changes_explanation
-from apportion.decisions.explain.decision import explanation
 from apportion.decisions.mcp.results import (
     DecisionSummary,
     ExplainedCandidate,
@@ -36,23 +35,15 @@ T = TypeVar("T")
 def summary_of(decision: ContextDecision | ListedDecision) -> DecisionSummary:
     """Return a decision without its candidates."""
     policy, tokens = decision.policy, decision.tokens
-    return DecisionSummary(
-        decision_id=decision.decision_id,
-        tenant=decision.tenant,
-        session_id=decision.session_id,
-        request_id=decision.request_id,
-        requested_at=decision.requested_at,
-        policy=policy.name,
-        policy_version=policy.version,
-        strategy=policy.strategy,
-        status=decision.status,
-        limit_tokens=tokens.limit,
-        used_tokens=tokens.used,
-        candidates_total=decision.candidates_total,
-        candidates_selected=decision.candidates_selected,
-        reasons={str(count.reason): count.count for count in decision.reasons},
-        summary=decision.summary,
-    )
+    own = asdict(decision) | {
+        "policy": policy.name,
+        "policy_version": policy.version,
+        "strategy": policy.strategy,
+        "limit_tokens": tokens.limit,
+        "used_tokens": tokens.used,
+        "reasons": {str(count.reason): count.count for count in decision.reasons},
+    }
+    return DecisionSummary(**own)
 
 
 def explained(decision: ContextDecision, entries: Sequence[Entry] | None = None) -> ExplainedDecision:
@@ -83,17 +74,6 @@ def changes_of(found: Why) -> list[SearchedChange]:
     ]
 
 
-def text_of(decision: ContextDecision, entries: Sequence[Entry] | None = None) -> str:
-    """Return the text of `apportion explain` for a decision, or for these entries of one candidate."""
-    shown = explanation(decision) if entries is None else candidate_explanation(decision, entries)
-    return _printed(shown)
-
-
-def text_of_changes(found: Why) -> str:
-    """Return the text of `apportion explain` for a search for changes."""
-    return _printed(changes_explanation(found))
-
-
 def bounded(text: str) -> str:
     """Return a text that a model can read in one piece: a longer text is cut at its end."""
     if len(text) <= _TEXT_MAX_CHARACTERS:
@@ -101,7 +81,8 @@ def bounded(text: str) -> str:
     return text[: _TEXT_MAX_CHARACTERS - len(_CUT)] + _CUT
 
 
-def _printed(shown: RenderableType) -> str:
+def text_of(shown: RenderableType) -> str:
+    """Return an explanation as text."""
     text = StringIO()
     Console(file=text, width=_COLUMNS, color_system=None, highlight=False).print(shown)
     shown = _PADDING.sub(" ", text.getvalue().strip())
@@ -121,27 +102,16 @@ def _group(group: Group) -> ExplainedGroup:
 
 
 def _candidate(decision: ContextDecision, entry: Entry) -> ExplainedCandidate:
-    margin = entry.margin
-    reason = _present(entry.reason)
-    meaning = None if reason is None else meaning_of(decision.policy.strategy, reason)
-    redundant = _present(entry.redundant)
+    margin, redundant = entry.margin, _present(entry.redundant)
+    meaning = None if entry.reason is UNSET else meaning_of(decision.policy.strategy, entry.reason)
+    own: dict[str, Any] = {name: _present(value) for name, value in asdict(entry).items()}
     return ExplainedCandidate(
-        id=entry.id,
-        kind=entry.kind,
-        group=entry.group,
-        rank=entry.rank,
-        outcome=entry.outcome,
-        score=None if entry.score is UNSET else entry.score,
-        tokens=_present(entry.tokens),
-        fidelity=_present(entry.fidelity),
-        reason=reason,
+        **own,
         meaning=None if meaning is None else meaning.text,
         needed_tokens=None if margin is None else margin.needed,
         left_tokens=None if margin is None else margin.left,
         more_tokens=_present(entry.more),
-        constraint=_present(entry.constraint),
         covered_by=None if redundant is None else redundant.covered_by,
-        superseded_by=_present(entry.superseded_by),
     )
 
 

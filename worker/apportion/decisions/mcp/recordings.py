@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from apportion.core.results import ContextDecision, Entry
 from apportion.core.wire.record import Record
@@ -49,18 +50,10 @@ class Recording(Struct, frozen=True):
 
 def _replayed(total: Sum, shown: ReplayExtract) -> ReplayedChanges:
     return ReplayedChanges(
-        replayed=total.replayed,
-        changed=total.changed,
-        gained=total.gained,
-        lost=total.lost,
-        shrunk=total.shrunk,
-        grown=total.grown,
-        reordered=total.reordered,
+        **asdict(total),
         used_tokens_before=total.tokens_before,
         used_tokens_after=total.tokens_after,
-        statuses=dict(total.statuses),
         refused=dict(total.misfits),
-        unverifiable=dict(total.unverifiable),
         largest=[_changed(change) for change in shown.largest],
         first_refused=[
             RefusedRequest(

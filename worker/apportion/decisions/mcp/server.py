@@ -20,15 +20,14 @@ from apportion.core.results import Reason, Status
 from apportion.core.strategy_api.policy import Policy, PolicyError
 from apportion.core.text.tokens import CounterName
 from apportion.decisions.analytics.source import TablesFailedError
-from apportion.decisions.explain.candidate import not_searched
-from apportion.decisions.explain.entries import UnknownCandidateError, entries_of, is_open
+from apportion.decisions.explain.candidate import candidate_explanation, changes_explanation, not_searched
+from apportion.decisions.explain.decision import explanation
 from apportion.decisions.mcp.explaining import (
     bounded,
     changes_of,
     explained,
     summary_of,
     text_of,
-    text_of_changes,
 )
 from apportion.decisions.mcp.recordings import Recording
 from apportion.decisions.mcp.results import (
@@ -53,6 +52,7 @@ from apportion.decisions.replay.origin import (
 )
 from apportion.decisions.replay.recorded_files import verification_of
 from apportion.decisions.replay.whatif import Change
+from apportion.decisions.replay.why import UnknownCandidateError, entries_of, is_open
 from apportion.engine.policies import read_policy
 from apportion.printable import printable
 from apportion.settings import Settings, SettingsError
@@ -203,9 +203,10 @@ class DecisionServer(MCPServer[Any]):
         with _tool_errors():
             decision = self._source.decision(decision_id)
             if candidate_id is None:
-                return _result(text_of(decision), explained(decision))
+                return _result(text_of(explanation(decision)), explained(decision))
             entries = entries_of(decision, candidate_id)
-            result, texts = explained(decision, entries), [text_of(decision, entries)]
+            result = explained(decision, entries)
+            texts = [text_of(candidate_explanation(decision, entries))]
             if self._recording is not None and is_open(decision, entries[0]):
                 found = self._recording.search(decision, entries[0])
                 if isinstance(found, Finding):
@@ -213,7 +214,7 @@ class DecisionServer(MCPServer[Any]):
                     texts.append(result.not_searched)
                 else:
                     result.changes = changes_of(found)
-                    texts.append(text_of_changes(found))
+                    texts.append(text_of(changes_explanation(found)))
         return _result("\n".join(texts), result)
 
     def replay_decisions(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from heapq import heappop, heappush
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Annotated, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
@@ -87,26 +87,19 @@ class DecisionFilter(Struct, frozen=True, kw_only=True):
         )
 
 
-class DecisionSource(Protocol):
-    """A source of recorded decisions. A decision that is recorded twice counts once.
-
-    Both methods raise OSError or TablesFailedError if the source cannot be read.
-    """
-
-    def newest(self, wanted: DecisionFilter, most: int) -> Sequence[ListedDecision]:
-        """Return at most `most` matching decisions, the newest event time first; ties by id, descending."""
-
-    def decision(self, prefix: str) -> ContextDecision:
-        """Return the decision whose id begins with `prefix`; otherwise raise as `find_decision` does."""
-
-
 class DecisionFile(Struct, frozen=True):
-    """A file of decisions, as JSON lines; lines without a decision are skipped."""
+    """A file of decisions, as JSON lines; lines without a decision are skipped, and repeated ones count once.
+
+    Both methods raise OSError if the file cannot be read.
+    """
 
     path: Path
 
     def newest(self, wanted: DecisionFilter, most: int) -> Sequence[ListedDecision]:
-        """Return the newest decisions, as `DecisionSource` says. Memory is bounded by `most`."""
+        """Return the newest decisions by event time, newest first; of equal times by id, descending.
+
+        Memory is bounded by `most`.
+        """
         newest: dict[tuple[datetime, str], ListedDecision] = {}
         oldest_first: list[tuple[datetime, str]] = []
         for decision in filter(wanted.takes, self._listed()):
@@ -119,7 +112,7 @@ class DecisionFile(Struct, frozen=True):
         return [newest[key] for key in sorted(newest, reverse=True)]
 
     def decision(self, prefix: str) -> ContextDecision:
-        """Return one decision, as `DecisionSource` says."""
+        """Return the decision whose id begins with `prefix`; otherwise raise as `find_decision` does."""
         return find_decision(self.records(), prefix)
 
     def records(self) -> Iterator[Record]:
@@ -138,18 +131,18 @@ class DecisionFile(Struct, frozen=True):
 
 
 class DecisionTables(Struct, frozen=True):
-    """The tables that `apportion sink` wrote into a folder."""
+    """The tables that `apportion sink` wrote into a folder. Both methods raise TablesFailedError."""
 
     folder: Path
 
     def newest(self, wanted: DecisionFilter, most: int) -> Sequence[ListedDecision]:
-        """Return the newest decisions, as `DecisionSource` says."""
+        """Return the newest decisions, as `DecisionFile.newest` does."""
         with open_tables([self.folder]) as tables, naming_bad_tables():
             rows = tables.execute(_NEWEST, {**msgspec.structs.asdict(wanted), "most": most}).fetchall()
         return [msgspec.convert(row[0], ListedDecision) for row in rows]
 
     def decision(self, prefix: str) -> ContextDecision:
-        """Return one decision, as `DecisionSource` says."""
+        """Return one decision, as `DecisionFile.decision` does."""
         try:
             with open_tables([self.folder]) as tables, naming_bad_tables():
                 found = restore_decisions(tables, prefix, 2)
@@ -163,6 +156,7 @@ class DecisionTables(Struct, frozen=True):
         return found[0]
 
 
+DecisionSource: TypeAlias = DecisionFile | DecisionTables
 _decoder = msgspec.json.Decoder(ListedDecision)
 _NEWEST = """
 SELECT {

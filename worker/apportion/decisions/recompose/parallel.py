@@ -30,7 +30,7 @@ _WAIT_S = 0.5
 class PartitionFailedError(Exception):
     """A partition could not be read; `code` is the code of the error in its process."""
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, message: str, code: str = "") -> None:  # unpickling passes the message alone
         super().__init__(message)
         self.code = code
 
@@ -42,11 +42,6 @@ class Job(Struct, frozen=True):
     timeline: Timeline
     snapshot: Path | None
     what_if: WhatIf | None = None
-
-
-class _PartitionFailure(Struct, frozen=True):
-    code: str
-    message: str
 
 
 _job: Job
@@ -66,8 +61,8 @@ def run_partitions(
         try:
             while left:
                 message = _next(messages, running)
-                if isinstance(message, _PartitionFailure):
-                    raise PartitionFailedError(message.code, message.message)
+                if isinstance(message, PartitionFailedError):
+                    raise message
                 if isinstance(message, tuple):
                     dones[message[0]] = message[1]
                     advance(sum(dones.values()))
@@ -111,13 +106,13 @@ def _run(selected: PartitionRange) -> None:
             def advance(done: int) -> None:
                 _messages.put((selected.partition, done))
 
-            for result in run.results(
+            for result in run.runner.run(
                 reporting(run.events, selected.requests.first, advance, _EVENTS_PER_REPORT)
             ):
                 _messages.put(result)
-            _messages.put(run.summary)
+            _messages.put(run.runner.summary)
     except Exception as error:
         code = getattr(error, "code", None)
         if not isinstance(code, str):
             raise
-        _messages.put(_PartitionFailure(code, str(error)))
+        _messages.put(PartitionFailedError(str(error), code))

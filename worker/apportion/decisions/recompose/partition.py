@@ -14,12 +14,10 @@ from apportion.core.wire.dead_letter import dead_letter
 from apportion.core.wire.record import Record
 from apportion.decisions.recompose.ranges import PartitionRange
 from apportion.decisions.recompose.snapshot import StartRows
-from apportion.decisions.replay.findings import VerificationSummary
 from apportion.decisions.replay.reading import Extent
 from apportion.decisions.replay.recomposing import Recomposer
-from apportion.decisions.replay.recorded import Parse, parse_placed_dead_letter, source_name
-from apportion.decisions.replay.replaying import Replay, ReplayResult, WhatIf
-from apportion.decisions.replay.sums import Sum
+from apportion.decisions.replay.recorded import Parse, parse_placed_dead_letter, refusal_name
+from apportion.decisions.replay.replaying import Replay, WhatIf
 from apportion.decisions.replay.verify import Verification
 from apportion.engine.assembly import create_engine
 from apportion.engine.offline.rows import SessionRows
@@ -50,24 +48,14 @@ class TopicReading:
 
     def letter_name(self, record: Record) -> bytes:
         """Return a short digest of the record's topic, partition and offset."""
-        return source_name(str(record))
+        return refusal_name(str(record))
 
 
 class PartitionRun(Struct, frozen=True):
     """A partition's events, and their verification or replay."""
 
     events: Iterator[Record]
-    verification: Verification
-    replay: Replay | None = None
-
-    def results(self, events: Iterable[Record]) -> Iterator[ReplayResult]:
-        """Yield the results of these events and their decisions."""
-        yield from (self.replay or self.verification).run(events)
-
-    @property
-    def summary(self) -> VerificationSummary | Sum:
-        """The counts so far."""
-        return (self.replay or self.verification).summary
+    runner: Verification | Replay
 
 
 def partition_run(
@@ -93,10 +81,11 @@ def partition_run(
         decisions,
         (letter for letter in dead_letters if _is_of_requests(letter, settings)),
     )
-    replay = None
-    if what_if is not None:
-        replay = Replay(verification, what_if, None if start is None else SessionRows(dict(start.rows)))
-    return PartitionRun(_unseen(events, extent), verification, replay)
+    unseen = _unseen(events, extent)
+    if what_if is None:
+        return PartitionRun(unseen, verification)
+    rows = None if start is None else SessionRows(dict(start.rows))
+    return PartitionRun(unseen, Replay(verification, what_if, rows))
 
 
 def reporting(

@@ -91,8 +91,8 @@ class Recomposition:
         for selected in self.ranges:
             start = None if self._snapshot is None else self._snapshot.rows(selected.partition)
             run = partition_run(self.settings, self.timeline, self.reader, selected, start, what_if)
-            yield from run.results(reporting(run.events, selected.requests.first - done, advance))
-            yield run.summary
+            yield from run.runner.run(reporting(run.events, selected.requests.first - done, advance))
+            yield run.runner.summary
             done += len(selected.requests)
 
 

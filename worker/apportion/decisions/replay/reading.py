@@ -14,7 +14,7 @@ from apportion.core.errors import EventError
 from apportion.core.events import Event
 from apportion.core.results import ContextDeadLetter
 from apportion.core.wire.record import Record
-from apportion.decisions.replay.recorded import MAX_OFFSET, Parse, parse_dead_letter, value_name
+from apportion.decisions.replay.recorded import MAX_OFFSET, Parse, parse_dead_letter, refusal_name
 from apportion.engine.offline.answers import event_of_line, refused
 from apportion.engine.offline.lines import CutRecord
 
@@ -76,4 +76,4 @@ class FileReading(Struct, frozen=True):
 
     def letter_name(self, record: Record) -> bytes:
         """Return a short digest of the line; of a cut line, too."""
-        return value_name(record.digest if isinstance(record, CutRecord) else digest(record.value or b""))
+        return refusal_name(record.digest if isinstance(record, CutRecord) else digest(record.value or b""))

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from apportion.core.canonical_json import canonical_json
 from apportion.core.events import session_key
-from apportion.core.results import DeadLetterValue, Detail
+from apportion.core.results import DeadLetterSource, DeadLetterValue, Detail
 from apportion.core.wire.record import Record
 from apportion.engine.offline.lines import FILE_TOPIC, UNKNOWN_MS
 
@@ -50,20 +50,13 @@ class _Decision(Struct, frozen=True, tag_field="type", tag="context-decision"):
     run: Raw = Raw()
 
 
-class _RecordedSource(Struct, frozen=True):
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: int
-
-
 class _RecordedFailure(Struct, frozen=True):
     code: str
 
 
 class _DeadLetter(Struct, frozen=True, tag_field="type", tag="context-dead-letter"):
     error: _RecordedFailure
-    source: _RecordedSource
+    source: DeadLetterSource
     key: str | None
     headers: tuple[tuple[str, str], ...]
     value_digest: str
@@ -124,13 +117,11 @@ def request_name(tenant: str, session_id: str, request_id: str) -> bytes:
     return _short(canonical_json([session_key(tenant, session_id), request_id]))
 
 
-def value_name(value_digest: str) -> bytes:
-    """Return the name that a refused line and its dead letter share."""
-    return _short(value_digest.encode())
+def refusal_name(source: str) -> bytes:
+    """Return the name that a refused event and its dead letter share.
 
-
-def source_name(source: str) -> bytes:
-    """Return the name that a record, given as `topic/partition/offset`, and its dead letter share."""
+    `source` is the digest of the event's line, or its record as `topic/partition/offset`.
+    """
     return _short(source.encode())
 
 
@@ -162,7 +153,7 @@ def parse_placed_dead_letter(record: Record) -> Recorded:
     letter = _dead_letter_decoder.decode(record.value or b"")
     recorded = _recorded(record, letter)
     key = b64decode(letter.key or "").decode(errors="replace")
-    name = source_name(recorded.identity)
+    name = refusal_name(recorded.identity)
     return replace(recorded, name=name, is_placed=True, event_offset=letter.source.offset, key=key)
 
 
@@ -173,7 +164,7 @@ def _recorded(record: Record, letter: _DeadLetter) -> Recorded:
     has_value = letter.value_complete or letter.value != _NO_VALUE
     return Recorded(
         record,
-        value_name(letter.value_digest),
+        refusal_name(letter.value_digest),
         f"{source.topic}/{source.partition}/{source.offset}",
         letter.engine_version,
         is_placed=is_bare or source.topic == FILE_TOPIC,

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from apportion.core.compose import Answered, compose
 from apportion.core.errors import EventError
@@ -20,7 +21,7 @@ from apportion.core.strategy_api.policy import Policy
 from apportion.core.wire.record import Record
 from apportion.decisions.replay.findings import Finding, FindingKind
 from apportion.decisions.replay.recomposing import Recomposed, row_under
-from apportion.decisions.replay.sums import DifferenceSum, Sum
+from apportion.decisions.replay.sums import Sum, sum_of
 from apportion.decisions.replay.verify import JudgedEvent, Verification
 from apportion.decisions.replay.whatif import Change, DecisionDifference, Misfit, difference
 from apportion.engine.offline.rows import SessionRows
@@ -47,7 +48,7 @@ class Replay:
         self._rows = (start or SessionRows()) if what_if.evolve else None
         self._known = {policy.name for policy in verification.recomposer.policies.values()}
         self._policies: dict[str, Policy] = {}
-        self._tally = DifferenceSum()
+        self._sum = Sum()
 
     def run(self, events: Iterable[Record]) -> Iterator[ReplayResult]:
         """Yield the result for each decision, in the order of the events."""
@@ -57,7 +58,7 @@ class Replay:
                 continue
             outcome = self._replayed(judged)
             if outcome is not None and judged.found is None and judged.asked:
-                self._tally.add(outcome)
+                self._sum += sum_of(outcome)
                 yield outcome
 
     @property
@@ -67,7 +68,7 @@ class Replay:
         unverifiable = dict(summary.unverifiable)
         if summary.differences:
             unverifiable = {str(FindingKind.DIFFERENCE): summary.differences} | unverifiable
-        return self._tally.sum(unverifiable, summary.in_flight)
+        return replace(self._sum, unverifiable=unverifiable, in_flight=summary.in_flight)
 
     def _replayed(self, judged: JudgedEvent) -> DecisionDifference | Misfit | None:
         """Return the difference for a request; None for other events. If sessions evolve, advance the row."""

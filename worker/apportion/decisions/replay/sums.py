@@ -1,9 +1,9 @@
 """Sums of differences: decisions, items by group and kind, tokens, and cost."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any, TypeVar
+from typing import Any
 
 from msgspec import UNSET, Struct, field
 from msgspec.structs import astuple, replace
@@ -12,7 +12,6 @@ from apportion.core.events import Opt
 from apportion.decisions.replay.findings import by_kind, counted
 from apportion.decisions.replay.whatif import DecisionDifference, Misfit, Moved, Resized
 
-V = TypeVar("V")
 _READ, _WRITTEN = Decimal("0.1"), Decimal("1.25")
 """Prices of a token that a provider's cache reads or writes, in multiples of an uncached token's price."""
 _MOVES = ("gained", "lost", "shrunk", "grown")
@@ -127,53 +126,33 @@ class Sum(Struct, frozen=True, kw_only=True):
         )
 
 
-class DifferenceSum:
-    """A running sum of differences."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[str] = Counter()
-        self._misfits: Counter[str] = Counter()
-        self._statuses: Counter[str] = Counter()
-        self._groups: dict[str, ItemFlow] = {}
-        self._kinds: dict[str, ItemFlow] = {}
-
-    def add(self, result: DecisionDifference | Misfit) -> None:
-        """Add the result for one decision."""
-        if isinstance(result, Misfit):
-            self._misfits[result.error.code] += 1
-            return
-        before, after = result.before, result.after
-        self._counts += Counter(
-            replayed=1,
-            changed=result.is_change,
-            reordered=result.reordered,
-            tokens_before=before.used,
-            tokens_after=after.used,
-            held_before=before.held,
-            held_after=after.held,
-        )
-        for what in _MOVES:
-            items: tuple[Moved | Resized, ...] = getattr(result, what)
-            self._counts[what] += len(items)
-            for item in items:
-                flow = _flow(what, item)
-                self._groups[item.group] = self._groups.get(item.group, ItemFlow()) + flow
-                self._kinds[item.kind] = self._kinds.get(item.kind, ItemFlow()) + flow
-        if before.status is not after.status:
-            self._statuses[f"{before.status} > {after.status}"] += 1
-
-    def sum(self, unverifiable: Mapping[str, int], in_flight: int) -> Sum:
-        """Return the sum so far; misfits, statuses, groups and kinds are sorted by name."""
-        return replace(
-            Sum(),
-            **self._counts,
-            unverifiable=unverifiable,
-            in_flight=in_flight,
-            misfits=_sorted(self._misfits),
-            statuses=_sorted(self._statuses),
-            groups=_sorted(self._groups),
-            kinds=_sorted(self._kinds),
-        )
+def sum_of(result: DecisionDifference | Misfit) -> Sum:
+    """Return the sum of one result."""
+    if isinstance(result, Misfit):
+        return Sum(misfits={result.error.code: 1})
+    before, after = result.before, result.after
+    groups: defaultdict[str, ItemFlow] = defaultdict(ItemFlow)
+    kinds: defaultdict[str, ItemFlow] = defaultdict(ItemFlow)
+    moves: dict[str, tuple[Moved | Resized, ...]] = {what: getattr(result, what) for what in _MOVES}
+    for what, items in moves.items():
+        for item in items:
+            flow = _flow(what, item)
+            groups[item.group] += flow
+            kinds[item.kind] += flow
+    counts: dict[str, Any] = {what: len(items) for what, items in moves.items()}
+    return Sum(
+        **counts,
+        replayed=1,
+        changed=int(result.is_change),
+        reordered=int(result.reordered),
+        statuses={} if before.status is after.status else {f"{before.status} > {after.status}": 1},
+        tokens_before=before.used,
+        tokens_after=after.used,
+        held_before=before.held,
+        held_after=after.held,
+        groups=groups,
+        kinds=kinds,
+    )
 
 
 def _flow(what: str, item: Moved | Resized) -> ItemFlow:
@@ -193,11 +172,8 @@ def _added(ours: Any, theirs: Any) -> Any:
     if not isinstance(ours, Mapping):
         return ours + theirs
     both = [name for name in ours if name in theirs]
-    return _sorted({**ours, **theirs, **{name: ours[name] + theirs[name] for name in both}})
-
-
-def _sorted(counted: Mapping[str, V]) -> dict[str, V]:
-    return dict(sorted(counted.items()))
+    merged = {**ours, **theirs, **{name: ours[name] + theirs[name] for name in both}}
+    return dict(sorted(merged.items()))
 
 
 def _from_to(what: str, before: Decimal | int, after: Decimal | int) -> str:

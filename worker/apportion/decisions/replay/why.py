@@ -28,7 +28,7 @@ from apportion.core.events import (
     Opt,
 )
 from apportion.core.memory import Memory
-from apportion.core.results import Entry, Fidelity, Reason
+from apportion.core.results import ContextDecision, Detail, Entry, Fidelity, Reason
 from apportion.core.rounding import thousandths
 from apportion.core.session.row import session_at
 from apportion.core.strategies import STRATEGIES, meaning_of, parse_policy
@@ -104,6 +104,29 @@ class _TooManyError(Exception):
 def can_help(strategy: str, reason: Reason) -> bool:
     """Return whether a change may help against a reason, so that a search makes sense."""
     return bool(_helpful(strategy, reason))
+
+
+class UnknownCandidateError(Exception):
+    """The decision does not list a candidate with this id."""
+
+    code = "unknown_candidate"
+    exit_code = 2
+
+
+def entries_of(decision: ContextDecision, candidate_id: str) -> list[Entry]:
+    """Return the entries of an id, duplicates and superseded ones last, or raise UnknownCandidateError."""
+    entries = [entry for entry in decision.candidates if entry.id == candidate_id]
+    if not entries:
+        unlisted = sum(omitted.count for omitted in decision.unlisted)
+        setting = "decision_omitted_max" if decision.detail is Detail.FULL else "decision_detail"
+        hint = f"; {unlisted:,} that were left out are not listed ({setting})" if unlisted else ""
+        raise UnknownCandidateError(f"the decision lists no candidate with this id{hint}")
+    return sorted(entries, key=lambda entry: entry.reason in {Reason.DUPLICATE, Reason.SUPERSEDED})
+
+
+def is_open(decision: ContextDecision, entry: Entry) -> bool:
+    """Return whether a change may admit an omitted candidate, so that a search for it makes sense."""
+    return entry.reason is not UNSET and can_help(decision.policy.strategy, entry.reason)
 
 
 def why(origin: Origin, engine: Engine, entry: Entry, recompositions_max: int = RECOMPOSITIONS_MAX) -> Why:
@@ -238,10 +261,11 @@ def _score_search(
     """
     request, policy = origin.request, origin.policy
     candidates = request.candidates or ()
-    if not any(_is(candidate, candidate_id, secret) for candidate in candidates):
-        pool = [pooled.artifact for pooled in origin.session.pool if pooled.id == candidate_id]
-        candidates += tuple([replace(artifact, id=candidate_id) for artifact in pool])
     own = [candidate for candidate in candidates if _is(candidate, candidate_id, secret)]
+    if not own:
+        pool = [pooled.artifact for pooled in origin.session.pool if pooled.id == candidate_id]
+        own = [replace(artifact, id=candidate_id) for artifact in pool]
+        candidates += tuple(own)
     for field in fields:
         given = [
             thousandths(value) for candidate in own if (value := getattr(candidate, field.name)) is not UNSET

@@ -28,8 +28,7 @@ from msgspec.structs import replace
 
 from apportion.core.errors import ErrorCode, EventError, unknown
 from apportion.core.events import Candidate, ContextRequest
-from apportion.core.overlap.parts_order import DiscountedParts
-from apportion.core.overlap.selection_order import Canonical, Discounted, Order
+from apportion.core.overlap.selection_order import Canonical, Discounted, DiscountedParts, Order
 from apportion.core.results import Certificate, Reason
 from apportion.core.shrink import ShrinkStrategy
 from apportion.core.strategies.lanes.hold import Holding, hold_beginning, previous_text

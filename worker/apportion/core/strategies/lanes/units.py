@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from apportion.core.canonical import Facts
 from apportion.core.digests import text_digest
 from apportion.core.events import Opt
-from apportion.core.query.content_terms import ContentTerms
+from apportion.core.query.passages import ContentTerms
 from apportion.core.results import Fidelity, QueryMatch
 from apportion.core.shrink import ShrinkStrategy
 from apportion.core.strategies.lanes.excerpt import ExcerptForms
