@@ -49,12 +49,15 @@ class ConstraintList:
         return self._globs.characters
 
     def match_paths(self, paths: Paths) -> None:
-        """Match the patterns against the paths of all candidates."""
+        """Match the patterns against the paths of all candidates; `first` reads the results."""
         self._paths, matched = self._globs.match(paths)
         self._matched |= matched
 
     def first(self, candidate_id: str, kind: str, lane: str, path: str | None) -> str:
-        """Return the place of the first constraint that matches the candidate, or the empty string."""
+        """Return the place of the first constraint that matches the candidate, or the empty string.
+
+        Every matching constraint is recorded for `count`.
+        """
         if not self.given:
             return ""
         first = -1 if path is None else self._paths.get(path, -1)

@@ -1,4 +1,4 @@
-"""Order by discounted score where several parts of one candidate compete: they do not overlap each other."""
+"""Order by discounted score for parts of candidates; parts of one candidate never cover each other."""
 
 from collections.abc import Collection, Sequence
 
@@ -13,18 +13,18 @@ class DiscountedParts(Discounted):
     def __init__(
         self, owners: Sequence[str], overlap: Overlap, scores: Sequence[int], exempt: Collection[int] = ()
     ) -> None:
-        said_by = [
+        covers_of = [
             [(covered, cover) for covered, cover in pairs if owners[covered] != owners[index]]
-            for index, pairs in enumerate(overlap.said_by)
+            for index, pairs in enumerate(overlap.covers_of)
         ]
-        super().__init__(replace(overlap, said_by=said_by), scores, exempt)
+        super().__init__(replace(overlap, covers_of=covers_of), scores, exempt)
         self._owners = owners
         self._first_copies: dict[int, list[int]] = {}
 
     def _take_copy(self, first: int, index: int) -> None:
-        """Record that a copy is selected: the copies of other candidates are covered.
+        """Record that a copy is selected: it covers the copies that belong to other candidates.
 
-        Of the selected copies, the first is remembered, and the first of any other candidate.
+        The first selected copy is remembered, and the first selected copy that belongs to another candidate.
         """
         owners, known = self._owners, self._first_copies.setdefault(first, [])
         if len({owners[copy] for copy in (*known, index)}) > len(known):
@@ -37,7 +37,7 @@ class DiscountedParts(Discounted):
             of_owner.setdefault(owners[copy], copy)
         self._first_copies[first] = list(of_owner.values())[:2]
 
-    def _first_copy_beside(self, index: int) -> int | None:
-        """Return the first selected copy of a candidate's content, of another candidate."""
+    def _first_selected_copy(self, index: int) -> int | None:
+        """Return the first selected copy that belongs to another candidate, or None."""
         copies = self._first_copies.get(self._overlap.same[index], ())
         return next((copy for copy in copies if self._owners[copy] != self._owners[index]), None)
