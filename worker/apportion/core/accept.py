@@ -77,7 +77,8 @@ def recognise(request: ContextRequest, session: Session, secrets: Secrets) -> Re
     """Return the request with its session's row, and the first answer if the session has answered it before.
 
     Raises:
-        EventError: a candidate gets no id, or the session has answered a different request with that id.
+        EventError: a candidate or its path is refused, or a message has no canonical JSON.
+        EventError: the session has answered a different request with that `request_id`.
     """
     event_us = event_time_us(request.requested_at)
     before = session_at(session, event_us)
@@ -137,7 +138,7 @@ def _queried(check: Check) -> Check:
 
 
 def _check_fields(request: ContextRequest, strategy: Strategy[Any, Any]) -> None:
-    """Refuse a field that the strategy does not read: nothing asked for is silently ignored."""
+    """Refuse each field that the strategy does not read, and a request without a field that it needs."""
     message = f"strategy {strategy.name} does not read this field; leave it out"
     reads, needs = strategy.reads, strategy.needs
     for name, value in zip(STRATEGY_FIELDS, _fields_of(request), strict=True):
@@ -157,8 +158,8 @@ def _check_fields(request: ContextRequest, strategy: Strategy[Any, Any]) -> None
 def _input_digest(request: ContextRequest, own: RequestCandidates, history: History | None) -> str:
     """Return the digest of the decoded request without `requested_at`.
 
-    Content enters as a digest: the candidates as their common digest; each layer, the history and the new
-    message as the digest of their canonical JSON; the system prompt as the digest of its text.
+    Content enters as a digest. The candidates enter as their common digest, and the system prompt as the
+    digest of its text. Each layer, the history and the new message enter as digests of canonical JSON.
     """
     parts: dict[str, Any] = {}
     if request.candidates is not UNSET:
@@ -177,7 +178,7 @@ def _limit(limits: Limits, session: Session) -> tuple[int, Status]:
     """Return the limit in tokens, and the status: `composed` if the limit is above 0.
 
     The limit is the least of the request's total, the session's cap for one request, and the rest of the
-    session's total.
+    session's total. Without a limit the status is `disabled` if the request's total is 0, else `exhausted`.
     """
     total = limits.budget_tokens
     if total == 0:

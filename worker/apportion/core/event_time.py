@@ -12,7 +12,7 @@ _MOMENTS_MAX = 1 << 10
 
 
 def event_time_us(moment: datetime) -> int:
-    """Return microseconds since 1970 in UTC; also for offsets that leave the years 1 to 9999."""
+    """Return microseconds since 1970 in UTC, even if the moment in UTC is outside the years 1 to 9999."""
     since = moment - EPOCH
     return since.days * _DAY_US + since.seconds * _SECOND_US + since.microseconds
 

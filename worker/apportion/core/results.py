@@ -1,7 +1,7 @@
 """Outgoing events, typed as they are on the wire: composed events, decisions, dead letters.
 
 Everything outside a decision's `run` is byte-identical for the same event; the shell fills in `run`.
-Python 3.11 takes 0.2 µs to look up an enum member, as long as making an entry. So loops bind members first.
+Python 3.11 looks up an enum member ten times as slowly as a name. So modules bind members to names first.
 """
 
 from datetime import datetime
