@@ -1,6 +1,6 @@
-"""Terms of a content by passage: all that the relevance of a content to any query depends on.
+"""Terms of a content by passage: the only input from a content to its relevance.
 
-They are a function of the content and of the size of its passages, so they can be remembered by both.
+They depend only on the content and the size of its passages, so they can be cached by both.
 """
 
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ _PASSAGE_BYTES = 120
 class ContentTerms(Struct, frozen=True, gc=False):
     """The passages of a content, the number of runs of each, and the terms in them.
 
-    `entries` are of the type `terms.ENTRY`. `plain` are the bytes that they refer to. The `piece` of an entry
-    is the place of its passage.
+    `entries` are of the type `terms.ENTRY`, and refer to bytes of `plain`. The `piece` of an entry is the
+    index of its passage.
     """
 
     passages: Passages
