@@ -3,8 +3,8 @@
 A run is a longest sequence of ASCII letters, digits, underscores and U+00C0 to U+1FFF, or one character of a
 script that is written without spaces. A run is split into parts at changes of case, digits and underscores.
 Each part is a term, unless it is a single ASCII character or a stop word. ASCII letters become lower case. A
-part of four or more bytes loses its final `s`, unless it ends in `ss`. A run of several parts has one more term:
-all parts joined. Terms are the same on every machine.
+part of four or more bytes loses its final `s`, unless it ends in `ss`. A run of several parts has one more
+term: all parts joined. Terms are the same on every machine.
 
 Texts are read in UTF-8, by tables over pairs of neighbouring bytes. So the time depends only on the length
 of a text.
@@ -77,7 +77,7 @@ _CLASSES = bytes(map(_class_of, range(256)))
 
 
 def _transition(before: int, behind: int) -> int:
-    """Return the flags between bytes of two classes; `_flags` adds the case of capitals before a small letter."""
+    """Return the flags between bytes of two classes; `_flags` handles capitals before a small letter."""
     joining = {_SMALL, _CAPITAL, _DIGIT, _OTHER}
     in_parts = joining | {_ALONE, _TAIL}
     goes_on = behind == _TAIL or (before == behind and behind in joining)
