@@ -1,6 +1,6 @@
 """Acceptance of a request: recognition, checks of its fields, its limit and its prepared candidates.
 
-A request is refused if it has a field that its strategy does not read, or lacks one that the strategy needs.
+A request is refused if it has a field that its strategy does not read, or misses a needed field.
 A refused request changes nothing.
 """
 

@@ -248,5 +248,5 @@ def _group(bounds: GroupBounds, verdicts: Sequence[Verdict]) -> Group:
 
 @process_wide(_EMPTY_GROUPS_MAX)
 def _empty_group(bounds: GroupBounds) -> Group:
-    """Return a group without candidates. Most answers under a policy share it, so it is cached."""
+    """Return a group without candidates; cached, because most answers under a policy share it."""
     return _group(bounds, ())

@@ -14,7 +14,7 @@ canonical_json: Callable[[Any], bytes] = msgspec.json.Encoder(order="sorted").en
 """Returns RFC 8785 JSON of a value whose keys are ASCII and whose numbers are integers below 2**53.
 
 For such values, sorting by code point and msgspec's string escapes conform to RFC 8785; a test compares both.
-Values whose shape a client chooses go through `canonical_json_of_any`.
+Other values, such as a client's own objects, need `canonical_json_of_any`.
 """
 _PLAIN_TYPES = frozenset({str, bool, int, type(None), dict, list, tuple})
 

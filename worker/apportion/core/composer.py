@@ -50,7 +50,7 @@ class Composer:
         return publish(event, session, self.engine, default.session.idle_timeout_s), None
 
     def _policy_of(self, request: ContextRequest, session: Session) -> Policy:
-        """Return the policy of a request; the default policy for a repeated request whose policy is gone."""
+        """Return the policy of a request; the default policy if a repeated request's policy is gone."""
         event_us = event_time_us(request.requested_at)
         name = self._default_policy if request.policy is UNSET else request.policy
         try:

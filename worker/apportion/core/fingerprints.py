@@ -49,7 +49,7 @@ _SECRETS_MAX = 1 << 10
 
 @process_wide(_SECRETS_MAX)
 def secret_digest(secret: bytes) -> str:
-    """Return the digest of a fingerprint secret, which stands for the secret in cache keys."""
+    """Return the digest of a fingerprint secret, which replaces the secret in cache keys."""
     return digest(secret)
 
 

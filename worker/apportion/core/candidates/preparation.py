@@ -58,7 +58,7 @@ class Excluded(Struct, frozen=True):
 
 
 class Preparation(Struct, frozen=True):
-    """The candidates of a request; `aside` are those excluded before the strategy runs.
+    """The candidates of a request; `aside` are candidates that no strategy sees.
 
     `digest` is over the request's own candidates and the artifacts of the pool that are not excluded.
     """

@@ -25,7 +25,7 @@ class Pooled(Struct, frozen=True, dict=True):
     """A published artifact. `digest` is over its id, canonical JSON and expiry.
 
     `content_bytes` is the size of content and summary in UTF-8, as either may be selected. `row_bytes` is its
-    size in the session's row: JSON, with the comma behind it.
+    size in the session's row: JSON, with the comma after it.
     """
 
     id: str

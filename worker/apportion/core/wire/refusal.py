@@ -49,7 +49,7 @@ def refusal(text: str) -> EventError:  # noqa: PLR0911 - a table of messages, a 
 
 
 def _meant(field: str, place: str) -> str:
-    """Return a hint at the known field whose name is like an unknown one, or the empty string."""
+    """Return a hint at the known field with the most similar name, or the empty string."""
     known = _CANDIDATE_FIELDS if place.startswith(("$.candidates[", "$.artifact")) else _EVENT_FIELDS
     near = get_close_matches(field, known, n=1) if len(field) <= _NAME_MAX_CHARACTERS else ()
     return f"; did you mean {near[0]}?" if near else ""
