@@ -147,7 +147,7 @@ export interface ContextRequest {
   conversation?: Conversation;
 }
 /**
- * The cause of the request; only a fingerprint of `workspace` is sent on.
+ * The cause of the request; instead of `workspace`, only its fingerprint is sent on.
  */
 export interface Trigger {
   /**
@@ -606,7 +606,7 @@ export interface Digests {
   record?: string;
 }
 /**
- * The limits of the request and its session. An absent number is 0, which means no bound.
+ * The limits of the request and its session. An absent number is 0: no bound, except for the total.
  */
 export interface Limits {
   /**
@@ -662,7 +662,7 @@ export interface Ledger {
    */
   prompts?: number;
   /**
-   * The number of answers.
+   * The number of answers, with duplicates.
    */
   sequence?: number;
   spent_tokens?: number;
@@ -846,8 +846,8 @@ export interface ConstraintCount {
  * them are in the same place again. `prefix_tokens` is the exact count up to the end of the last held item.
  * `held_only` are the ids that are selected only to hold the prefix, in order. `displaced` are the ids that
  * the prefix displaced, by rank. `value` is the value of the selection, in thousandths of score times
- * tokens; `value_without` is the value without the rule. `tried` is the number of selections that were
- * tried. `cold` is true if the previous text is too old for a cache, or is of a later time.
+ * tokens; `value_without` is the value without holding the prefix. `tried` is the number of tried
+ * selections. `cold` is true if the previous text is too old for a cache, or is of a later time.
  */
 export interface Prefix {
   previous_items: number;
@@ -873,8 +873,8 @@ export interface PrefixBreak {
  * The part of a history that is sent, and the beginning that it shares with the session's last text.
  *
  * `tokens` is the exact count of the unchanged beginning, which ends with the history of the last text;
- * `share` is its share of the text in thousandths. `cut` is the index of the first kept message, `since` the
- * number of the answer that set it.
+ * `share` is its share of the text in thousandths. `cut` is the index of the first kept message. `since` is
+ * the number of the answer that set the cut.
  */
 export interface ChatWindow {
   tokens: number;
@@ -893,8 +893,8 @@ export interface ToolResults {
 /**
  * The match of a query with the candidates; it holds no term of the query.
  *
- * `terms` is the number of its different terms, `matched` of those that occur in a candidate, `passages` of
- * the passages of all candidates.
+ * `terms` is the number of the query's distinct terms, and `matched` the number of terms that occur in a
+ * candidate. `passages` is the number of passages of all candidates.
  */
 export interface QueryMatch {
   terms: number;

@@ -43,15 +43,15 @@ def assert_bounded(contents: list[str], scores: list[int], taken_every: int) -> 
     sketches = [sketch(content) for content in contents]
     entries = sum(sampled.size for sampled in sketches)
     assert entries <= sum(len(content.encode()) for content in contents)
-    met = overlap._met(
+    paired = overlap._pairs_with_equal_key(
         b"".join([sampled.keys for sampled in sketches]),
         np.repeat(np.arange(len(sketches)), [sampled.size for sampled in sketches]),
         len(sketches),
     )
-    assert len(met) <= PAIRED_MAX * entries
+    assert len(paired) <= PAIRED_MAX * entries
     found = overlap_of([text_digest(content) for content in contents], sketches, 300)
-    pairs = sum(map(len, found.said_by))
-    assert pairs <= 2 * len(met)
+    pairs = sum(map(len, found.covers_of))
+    assert pairs <= 2 * len(paired)
     looked = Looked(scores)
     order = Discounted(found, looked)
     for turn, place in enumerate(order.arrange(range(len(contents)))):

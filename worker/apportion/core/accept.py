@@ -1,6 +1,6 @@
 """Acceptance of a request: recognition, checks of its fields, its limit and its prepared candidates.
 
-A request is refused if it has a field that its strategy does not read, or lacks one that the strategy needs.
+A request is refused if it has a field that its strategy does not read, or misses a needed field.
 A refused request changes nothing.
 """
 
@@ -73,7 +73,8 @@ def recognise(request: ContextRequest, session: Session, secrets: Secrets) -> Re
     """Return the request with its session's row, and the first answer if the session has answered it before.
 
     Raises:
-        EventError: a candidate gets no id, or the session has answered a different request with that id.
+        EventError: a candidate or its path is refused, or a message has no canonical JSON.
+        EventError: the session has answered a different request with that `request_id`.
     """
     event_us = event_time_us(request.requested_at)
     before = session_at(session, event_us)
@@ -127,7 +128,7 @@ def accept_again(asked: RecognisedRequest, policy: Policy) -> Accepted:
 
 
 def _check_fields(request: ContextRequest, strategy: Strategy[Any, Any]) -> None:
-    """Refuse a field that the strategy does not read: nothing asked for is silently ignored."""
+    """Refuse each field that the strategy does not read, and a request without a field that it needs."""
     message = f"strategy {strategy.name} does not read this field; leave it out"
     reads, needs = strategy.reads, strategy.needs
     for name in STRATEGY_FIELDS:
@@ -148,8 +149,8 @@ def _check_fields(request: ContextRequest, strategy: Strategy[Any, Any]) -> None
 def _input_digest(request: ContextRequest, own: RequestCandidates, history: History | None) -> str:
     """Return the digest of the decoded request without `requested_at`.
 
-    Content enters as a digest: the candidates as their common digest; each layer, the history and the new
-    message as the digest of their canonical JSON; the system prompt as the digest of its text.
+    Content enters as a digest. The candidates enter as their common digest, and the system prompt as the
+    digest of its text. Each layer, the history and the new message enter as digests of canonical JSON.
     """
     parts: dict[str, Any] = {}
     if request.candidates is not UNSET:
@@ -168,7 +169,7 @@ def _limit(limits: Limits, session: Session) -> tuple[int, Status]:
     """Return the limit in tokens, and the status: `composed` if the limit is above 0.
 
     The limit is the least of the request's total, the session's cap for one request, and the rest of the
-    session's total.
+    session's total. Without a limit the status is `disabled` if the request's total is 0, else `exhausted`.
     """
     total = limits.budget_tokens
     if total == 0:

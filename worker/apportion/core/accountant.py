@@ -104,7 +104,8 @@ NOTHING = Composition(status=Status.EMPTY)
 def account(answer: Verdicts, withheld: Reason | None) -> Composition:
     """Return the composition that a strategy's verdicts describe.
 
-    With `withheld`, every candidate is omitted for that reason, unless a reason of higher precedence holds.
+    With `withheld`, every candidate is omitted for that reason. Reasons before `excluded_by_policy` still
+    hold, except if `withheld` is `duplicate`.
     """
     reasons = _reasons(withheld, infeasible=answer.infeasible)
     items: list[ComposedItem] = []
@@ -132,7 +133,7 @@ def account(answer: Verdicts, withheld: Reason | None) -> Composition:
 
 
 def entries_of(made: Composition, aside: Sequence[Excluded]) -> tuple[Entry, ...]:
-    """Return all entries: the composition's by rank, then the excluded candidates by id and reason."""
+    """Return all entries by rank: the composition's first, then excluded candidates by id and reason."""
     if not aside:
         return made.entries
     ordered = sorted(aside, key=lambda excluded: (excluded.id, excluded.reason))
@@ -155,7 +156,7 @@ def reason_counts(entries: Iterable[Entry]) -> tuple[ReasonCount, ...]:
 
 
 def _reasons(withheld: Reason | None, *, infeasible: bool) -> Mapping[Bound | None, Reason]:
-    """Return the reason for each bound; under None, the reason for candidates that no bound refused."""
+    """Return the reason for each bound; with `withheld`, also under None, for candidates without a bound."""
     reasons: dict[Bound | None, Reason] = {**_REASONS}  # type: ignore[dict-item] # None is added
     first, instead = len(_PRECEDENCE), Reason.INFEASIBLE
     if withheld is not None:
@@ -241,5 +242,5 @@ def _group(bounds: GroupBounds, verdicts: Sequence[Verdict]) -> Group:
 
 @process_wide(_EMPTY_GROUPS_MAX)
 def _empty_group(bounds: GroupBounds) -> Group:
-    """Return a group without candidates. Most answers under a policy share it, so it is cached."""
+    """Return a group without candidates; cached, because most answers under a policy share it."""
     return _group(bounds, ())

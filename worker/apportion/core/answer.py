@@ -1,6 +1,6 @@
 """The two events of an answer: the composed context and the decision.
 
-Both are functions of the answer alone. The decision holds no content and no path.
+Both are functions of the answer and the engine. The decision holds no content and no path.
 """
 
 from collections.abc import Sequence
@@ -178,8 +178,8 @@ def _output_digest(composed: ContextComposed, answer: AnswerParts) -> str:
 def listed(entries: Sequence[Entry], omitted_max: int) -> tuple[tuple[Entry, ...], tuple[ReasonCount, ...]]:
     """Return the listed entries by rank, and the number of unlisted entries for each reason.
 
-    Listed are all selected entries and the first `omitted_max` omitted ones. Expired artifacts are always
-    listed: they leave the pool with this decision, so no later decision can name them.
+    All selected entries and the first `omitted_max` omitted ones are listed. Expired artifacts are always
+    listed, because they leave the pool with this decision, so no later decision can name them.
     """
     omitted = [entry for entry in entries if entry.outcome is Outcome.OMITTED]
     rest = [entry for entry in omitted[omitted_max:] if entry.reason is not Reason.EXPIRED]

@@ -1,4 +1,7 @@
-"""NumPy, which only overlap and queries need. Modules that use it are imported on demand."""
+"""NumPy, which only overlap and queries need. Modules that use it are imported on demand.
+
+Without NumPy, importing this module raises MissingExtraError.
+"""
 
 from apportion.core.errors import MissingExtraError
 

@@ -1,6 +1,6 @@
 """Candidates in canonical form: their ids, their facts, and the canonical JSON that digests and ties use.
 
-No policy has a say in it.
+They do not depend on a policy.
 """
 
 import msgspec
@@ -18,10 +18,10 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Facts(Struct, gc=False, kw_only=True):
-    """A candidate's fields in canonical form: as in `events.Candidate`, if no other form is given here.
+    """A candidate's fields in canonical form: as in `events.Candidate`, except for the forms given here.
 
     Absent fields are left out. The fields are in the order of their code points, so encoding is canonical
-    (RFC 8785). Numbers in thousandths are decimal digits above 2**53 - 1.
+    (RFC 8785). A number of thousandths above 2**53 - 1 is a string of its decimal digits.
     """
 
     activation: Opt[int] = UNSET
@@ -41,7 +41,7 @@ class Facts(Struct, gc=False, kw_only=True):
     path: Opt[str] = UNSET
     """Normalised."""
     priority: Opt[int | str] = UNSET
-    """In thousandths; so are the relevance, the risk alignment, the specificity and the agreement."""
+    """In thousandths, as relevance, risk alignment, specificity and agreement are."""
     recency_bucket: Opt[int]
     """Set only while the facts are encoded."""
     relevance: Opt[int] = UNSET
@@ -74,7 +74,8 @@ def named(candidate: Candidate, secret: bytes | None) -> tuple[str, str | None]:
     """Return the candidate's id, either its own or one made from its path, and its normalised path.
 
     Raises:
-        EventError: there is no id and no path, the path is invalid, or a secret is needed and missing.
+        EventError: there is no id and no path, the path is invalid, or a secret is needed and missing. The
+            pointer is relative to the candidate.
     """
     path = None if candidate.path is UNSET else normalised_path(candidate.path, ".path")
     if candidate.id is not UNSET:
@@ -90,8 +91,8 @@ def named(candidate: Candidate, secret: bytes | None) -> tuple[str, str | None]:
 
 
 def canonical_of(candidate: Candidate, name: str, path: str | None) -> CanonicalCandidate:
-    """Return a candidate under its id and normalised path, in canonical form."""
-    # CPython passes more than 15 keywords in a dictionary, which takes 0.4 µs; other fields are set behind
+    """Return a candidate in canonical form, with the id and path that `named` returned."""
+    # CPython passes more than 15 keywords in a dictionary, which takes 0.4 µs; others are set afterwards
     facts = Facts(
         category=candidate.category,
         chunk_index=candidate.chunk_index,

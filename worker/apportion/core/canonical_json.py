@@ -14,7 +14,7 @@ canonical_json: Callable[[Any], bytes] = msgspec.json.Encoder(order="sorted").en
 """Returns RFC 8785 JSON of a value whose keys are ASCII and whose numbers are integers below 2**53.
 
 For such values, sorting by code point and msgspec's string escapes conform to RFC 8785; a test compares both.
-Values whose shape a client chooses go through `canonical_json_of_any`.
+Other values, such as a client's own objects, need `canonical_json_of_any`.
 """
 _PLAIN_TYPES = frozenset({str, bool, int, type(None), dict, list, tuple})
 
@@ -22,11 +22,11 @@ _PLAIN_TYPES = frozenset({str, bool, int, type(None), dict, list, tuple})
 def canonical_json_of_any(value: Any, pointer: str = "$") -> bytes:
     """Return RFC 8785 JSON of any JSON value; `pointer` is the place of the value in its event.
 
-    Values that `canonical_json` supports take that way, which is twenty times as fast. In a mixed list, each
-    such element does.
+    `canonical_json` encodes the values that it supports, twenty times as fast. In a mixed list, it encodes
+    each element that it supports.
 
     Raises:
-        EventError: an integer is past 2**53 - 1 and so has no canonical JSON.
+        EventError: the magnitude of an integer exceeds 2**53 - 1, so it has no canonical JSON.
     """
     if _is_plain(value):
         return canonical_json(value)
@@ -40,7 +40,7 @@ def canonical_json_of_any(value: Any, pointer: str = "$") -> bytes:
 
 
 def canonical_json_of_elements(values: Sequence[Any], pointer: str) -> list[bytes]:
-    """Return RFC 8785 JSON of each element of an array; joined by commas, they are the array's inside.
+    """Return RFC 8785 JSON of each element of an array; joined by commas, they are the array's content.
 
     Raises:
         EventError: as for `canonical_json_of_any`.
@@ -55,7 +55,7 @@ def _canonical_json_one_by_one(values: Sequence[Any], pointer: str) -> list[byte
 
 
 def canonical_json_of_each(values: Mapping[str, Any]) -> list[bytes]:
-    """Return RFC 8785 JSON of each value of a mapping by pointer, as `canonical_json_of_any` but faster.
+    """Return RFC 8785 JSON of each value, faster than `canonical_json_of_any`; the keys are their pointers.
 
     Raises:
         EventError: as for `canonical_json_of_any`.
@@ -66,7 +66,7 @@ def canonical_json_of_each(values: Mapping[str, Any]) -> list[bytes]:
 
 
 def _is_plain(value: Any) -> bool:
-    """Return whether all keys are ASCII and all numbers exact integers; checks whole levels at a time."""
+    """Return whether `canonical_json` supports a value: ASCII keys, and no numbers but exact integers."""
     for level in levels(value):
         if not level.types <= _PLAIN_TYPES:
             return False

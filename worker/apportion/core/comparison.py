@@ -32,8 +32,10 @@ class NotJsonError(ValueError):
 def compare(recorded: bytes, composed: bytes, ignored: Collection[str] = ("run",)) -> Different | None:
     """Return the first difference between a recorded and a composed line, or None if they are equal.
 
+    `ignored` are keys of the outer object.
+
     Raises:
-        NotJsonError: the line cannot be read.
+        NotJsonError: the recorded line is no JSON object in UTF-8, or repeats a key.
     """
     if recorded == composed or _only_run_added(recorded, composed):
         return None
@@ -48,7 +50,7 @@ def read(line: bytes) -> dict[str, Any]:
     """
     try:
         value = json.loads(line.decode(), object_pairs_hook=_once, parse_constant=_refuse)
-        msgspec.json.encode(value)  # a lone surrogate is no character
+        msgspec.json.encode(value)  # refuses lone surrogates, which UTF-8 cannot encode
     except (ValueError, RecursionError, OverflowError):
         raise NotJsonError from None
     if not isinstance(value, dict):

@@ -59,11 +59,11 @@ def compose(
 ) -> Answered:
     """Return the answer to a request; a repeated one is a duplicate, even if its policy would now refuse it.
 
-    `memory` saves time and changes no byte. `phase` is called with the name of each phase as it ends
-    (`prepare`, `choose`, `record`).
+    `memory` changes no byte. At its end, each phase calls `phase` with its name: prepare, choose, record.
 
     Raises:
         EventError: the request is refused. The session stays as it is.
+        MissingExtraError: the request or its policy needs a library that is not installed.
     """
     asked, counter = recognise(request, session, engine.secrets), engine.counters[policy.counter]
     memory = memory or Memory()

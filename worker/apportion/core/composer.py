@@ -1,4 +1,4 @@
-"""Composers of any event: its session's row in, the next row and the answer out.
+"""Composers: an event and its session's row in, the next row and the answer out.
 
 A composer chooses between composing and publishing, and finds the policy of an event. The worker and the
 commands share it, so that they cannot differ.
@@ -50,7 +50,7 @@ class Composer:
         return publish(event, session, self.engine, default.session.idle_timeout_s), None
 
     def _policy_of(self, request: ContextRequest, session: Session) -> Policy:
-        """Return the policy of a request; the default policy for a repeated request whose policy is gone."""
+        """Return the policy of a request; the default policy if a repeated request's policy is gone."""
         event_us = event_time_us(request.requested_at)
         name = self._default_policy if request.policy is UNSET else request.policy
         try:
@@ -62,7 +62,7 @@ class Composer:
 
 
 class TimelineComposer:
-    """The composers of events by their record times: each goes by the policies that hold at that time."""
+    """The composers of events by their record times: each uses the policies that hold at that time."""
 
     def __init__(self, engine: Engine, timeline: Timeline, default_policy: str, memory: Memory) -> None:
         self._engine = engine

@@ -1,7 +1,7 @@
 """Reduced decisions, for users who cannot store full ones.
 
-The entries that are left out stay counted, and `digests.record` covers the full decision. So every edit shows
-when the request is composed again, reduced and compared.
+The entries that are left out stay counted, and `digests.record` covers the full decision. To find an edit,
+compose the request again, reduce the decision and compare it.
 """
 
 from msgspec import UNSET

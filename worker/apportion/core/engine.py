@@ -21,6 +21,6 @@ class Engine(Struct, frozen=True):
     omitted_max: int = 1_000
 
     def load_counters(self, policies: Iterable[Policy]) -> None:
-        """Load the counters of policies, so that none loads in the course of an answer."""
+        """Load the counters of policies now, so that no answer waits for one to load."""
         for policy in policies:
             self.counters[policy.counter]

@@ -8,7 +8,7 @@ _DAY_US = 86_400 * _SECOND_US
 
 
 def event_time_us(moment: datetime) -> int:
-    """Return microseconds since 1970 in UTC; also for offsets that leave the years 1 to 9999."""
+    """Return microseconds since 1970 in UTC, even if the moment in UTC is outside the years 1 to 9999."""
     since = moment - EPOCH
     return since.days * _DAY_US + since.seconds * _SECOND_US + since.microseconds
 

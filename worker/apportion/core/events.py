@@ -164,7 +164,7 @@ class Vitals(Closed, frozen=True):
 
 
 class Trigger(Closed, frozen=True):
-    """The cause of the request; only a fingerprint of `workspace` is sent on."""
+    """The cause of the request; instead of `workspace`, only its fingerprint is sent on."""
 
     event: Opt[Note] = UNSET
     """The event, such as `file_saved`."""

@@ -45,7 +45,7 @@ _KEY_ID_DOMAIN = b"apportion fingerprint key id\0"
 
 
 def key_id(secret: bytes) -> str:
-    """Return the 16 hex digits that name a fingerprint secret: the start of SHA-256 over a domain and it."""
+    """Return the 16 hex digits that name a fingerprint secret: SHA-256 of a domain and the secret, cut."""
     return hashlib.sha256(_KEY_ID_DOMAIN + secret).hexdigest()[:16]
 
 
@@ -54,7 +54,7 @@ _MARK_BYTES = 8
 
 
 def marking_key(secret: bytes, tenant: str, session_id: str, start_us: int) -> bytes:
-    """Return the key of a session's marks, from its secret and the parts of a decision id that name it."""
+    """Return the key of a session's marks, from its secret, tenant, id and start in milliseconds."""
     session = canonical_json([tenant, session_id, start_us // 1000])
     return hmac.digest(secret, _MARKS_DOMAIN + session, "sha256")
 
@@ -65,6 +65,6 @@ def mark(key: bytes, item: Sequence[str]) -> str:
 
 
 def fingerprint(secret: bytes, text: str) -> str:
-    """Return 12 characters that identify a path or workspace only to holders of the secret."""
+    """Return 12 characters that only holders of the secret can link to the path or workspace."""
     mac = hmac.digest(secret, text.encode(), "sha256")
     return base64.urlsafe_b64encode(mac)[:12].decode()

@@ -37,7 +37,7 @@ class History(Struct, frozen=True):
     begun: "_Hash"
 
     def digests(self) -> dict[str, object]:
-        """Return what represents the conversation in its request's digest: digests, and the pins if any."""
+        """Return the conversation's part of its request's digest: digests, and the pins if there are any."""
         pins = {"pinned": self.conversation.pinned, "pinned_in_place": self.conversation.pinned_in_place}
         return {name: value for name, value in pins.items() if value} | {
             "system_prompt": digest(self.conversation.system_prompt.encode()),
@@ -48,7 +48,7 @@ class History(Struct, frozen=True):
     def standing(self, kept: Sequence[int], rewritten: Mapping[int, str] = {}) -> tuple[dict[str, Any], ...]:
         """Return the messages as emitted: the history at the indices `kept`, then the new message.
 
-        `rewritten` has the contents that replace the messages' own.
+        `rewritten` has new contents of messages by index.
         """
         messages = self.conversation.messages
         sent = [messages[index] for index in kept]

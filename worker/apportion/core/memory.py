@@ -40,9 +40,9 @@ class CompositionCache:
     """Compositions by policy and cache key; bounded in number, in bytes and in age.
 
     A policy over its own limit evicts its least recently used entry. If the whole cache is full, the least
-    recently used policy loses an entry. Exception: the policy of the newest entry loses one if only that
-    policy has more than its equal share of the bytes. So large compositions of one policy evict none of
-    the other policies.
+    recently used policy loses an entry. Exception: the policy of the newest entry loses one instead, if it
+    has more than an equal share of the bytes and the least recently used policy does not. So a policy with
+    large compositions does not evict the compositions of other policies.
     """
 
     def __init__(self, entries_max: int, bytes_max: int) -> None:
@@ -60,7 +60,7 @@ class CompositionCache:
         return self._entries
 
     def get(self, policy: str, key: str, event_us: int, ttl_us: int) -> "Composition | None":
-        """Return the composition under a key if its event time is less than the TTL before or after."""
+        """Return the composition under a key if its event time is less than the TTL away; else None."""
         own = self._of_policy.get(policy)
         entry = None if own is None else own.entries.get(key)
         if own is None or entry is None or abs(event_us - entry.event_us) >= ttl_us:
@@ -74,9 +74,9 @@ class CompositionCache:
     def put(
         self, policy: str, key: str, event_us: int, made: "Composition", *, ttl_us: int, entries_max: int
     ) -> None:
-        """Store a composition, and at most `entries_max` of its policy; `policy` is the digest."""
+        """Store a composition, and keep at most `entries_max` of its policy; `policy` is its digest."""
         size_bytes = made.size_bytes
-        if size_bytes > self._bytes_max:  # it would evict all others, and then itself
+        if size_bytes > self._bytes_max:  # not stored: it would evict all others, and then itself
             return
         own = self._of_policy.get(policy)
         if own is not None and key in own.entries:
@@ -99,10 +99,10 @@ class CompositionCache:
         return own.size_bytes * len(self._of_policy) > self._bytes_max
 
     def age(self, elapsed_us: int) -> None:
-        """Advance the cache's clock, and evict entries that are older than the TTL of their policy.
+        """Evict entries that are older than the TTL of their policy, then advance the cache's clock.
 
         The clock does not follow event times: one client with a wrong clock would empty the cache for all.
-        An entry stored since the last call may be younger than the clock says; it stays until the next call.
+        It advances last, because an entry stored since the last call may be younger than `elapsed_us`.
         """
         for policy, own in list(self._of_policy.items()):
             too_old = [
@@ -129,7 +129,7 @@ def _weight_bytes(value: Any, content: str) -> int:
 
 
 class ContentMemo(Generic[V]):
-    """Values made from contents, by a key that stands for the content; the least recently used goes first.
+    """Values made from contents, by a key of the content; the least recently used value is evicted first.
 
     The bound is on the sum of the weights: by default bytes, because a value may be as long as its content.
     """
@@ -146,7 +146,7 @@ class ContentMemo(Generic[V]):
     def get_all(
         self, keys: Sequence[str], contents: Sequence[str], make: Callable[[Sequence[int]], Sequence[V]]
     ) -> list[V]:
-        """Return the value of each content, in order; `make` computes those at some indices of `contents`."""
+        """Return the value of each content, in order; `make` computes the values at given indices."""
         known = self._values
         unknown = {key: index for index, key in enumerate(keys) if key not in known}
         self.hits += len(keys) - len(unknown)

@@ -50,7 +50,7 @@ def is_deeper(value: Any, most: int) -> bool:
 
 
 def bytes_are_deeper(value: bytes, most: int) -> bool:
-    """Return whether more than `most` brackets outside strings are open at once; need not be JSON."""
+    """Return whether more than `most` brackets outside strings are open at once; bad JSON is allowed."""
     brackets = _STRING.sub(b"", value).translate(None, _ALL_ELSE)
     depth = 0
     for opened, closed in _OPENED_AND_CLOSED.findall(brackets):

@@ -11,7 +11,7 @@ from apportion.core.lru import process_wide
 
 _PATHS_MAX = 1 << 12
 PATH_REMEMBERED_MAX = 1 << 10
-"""The longest path that is cached, in characters; a path may be as long as an event."""
+"""The longest path that is cached, in characters; a path may have 4,096."""
 
 
 def long_path_id(secret: bytes, path: str, kind: str, lane: str, chunk_index: int) -> str:
@@ -40,10 +40,10 @@ _normal = process_wide(_PATHS_MAX)(_make_normal)
 def normalised_path(path: str, pointer: str) -> str:
     """Return the normal form of a relative POSIX path (`./a` becomes `a`).
 
-    A path with a backslash or a drive letter is refused: no pattern of a constraint would match it.
+    A path with a backslash or a drive letter is refused, because no pattern of a constraint would match it.
 
     Raises:
-        EventError: the path is absolute, leaves the workspace, names no file, or is a Windows path.
+        EventError: the path is absolute or a Windows path, leaves the workspace, names no file, or has a NUL.
     """
     normal = (_normal if len(path) <= PATH_REMEMBERED_MAX else _make_normal)(path)
     if normal is None:

@@ -18,11 +18,12 @@ def publish(
     An artifact at or after the session's expiry starts a fresh session. A retraction does not move time.
 
     Raises:
-        EventError: the artifact gets no id, or the retraction names nothing. The session stays as it is.
+        EventError: the artifact gets no id or is too large, the retraction has no id and no path, or a path
+            is invalid. The session stays as it is.
     """
     if isinstance(event, ContextRetraction):
         return after_retraction(session, retracted(session.pool, event))
     event_us = event_time_us(event.published_at)
-    met = session_at(session, event_us)
-    pool, evicted = published(met.pool, event, engine.secrets.of(event.tenant, met.start_us or 0))
-    return after_artifact(met, event_us, idle_timeout_s, pool, evicted)
+    current = session_at(session, event_us)
+    pool, evicted = published(current.pool, event, engine.secrets.of(event.tenant, current.start_us or 0))
+    return after_artifact(current, event_us, idle_timeout_s, pool, evicted)

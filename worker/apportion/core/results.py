@@ -1,7 +1,7 @@
 """Outgoing events, typed as they are on the wire: composed events, decisions, dead letters.
 
 Everything outside a decision's `run` is byte-identical for the same event; the shell fills in `run`.
-Python 3.11 takes 0.2 µs to look up an enum member, as long as making an entry. So loops bind members first.
+Python 3.11 looks up an enum member ten times as slowly as a name. So modules bind members to names first.
 """
 
 from datetime import datetime
@@ -261,7 +261,7 @@ class Entry(Struct, frozen=True, omit_defaults=True, gc=False):
     reason: Opt[Reason] = UNSET
     """The reason for its omission, which names the bound that rejected it."""
     bound: Opt[Bound] = UNSET
-    """The bound that rejected it, if the reason is that of the whole answer, or is not that bound's own."""
+    """The bound that rejected it; absent if `reason` names the bound."""
     needed: Opt[int] = UNSET
     """The tokens that it needed when it was considered last, if they differ from `tokens`."""
     left: Opt[int] = UNSET
@@ -280,7 +280,7 @@ class Entry(Struct, frozen=True, omit_defaults=True, gc=False):
     lexical: Opt[int] = UNSET
     """The relevance of its best passage to the query, in thousandths."""
     excerpt: Opt[Excerpt] = UNSET
-    """The passages that stand, if it has fidelity `excerpt`."""
+    """The passages that the context shows, if it has fidelity `excerpt`."""
 
     @property
     def margin(self) -> Margin | None:
@@ -327,7 +327,7 @@ class DecisionTokens(Result, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Limits(Result, frozen=True, kw_only=True):
-    """The limits of the request and its session. An absent number is 0, which means no bound."""
+    """The limits of the request and its session. An absent number is 0: no bound, except for the total."""
 
     budget_tokens: int = 0
     """The total: the request's own, up to the policy's maximum, or else the policy's. 0 disables."""
@@ -417,7 +417,7 @@ class Ledger(Result, frozen=True, kw_only=True):
     prompts: int = 0
     """The number of accepted requests, without duplicates."""
     sequence: int = 0
-    """The number of answers."""
+    """The number of answers, with duplicates."""
     spent_tokens: int = 0
     started_at: datetime
     last_event_at: datetime
@@ -494,8 +494,8 @@ class Prefix(Struct, frozen=True, kw_only=True, rename={"broken": "break"}):
     them are in the same place again. `prefix_tokens` is the exact count up to the end of the last held item.
     `held_only` are the ids that are selected only to hold the prefix, in order. `displaced` are the ids that
     the prefix displaced, by rank. `value` is the value of the selection, in thousandths of score times
-    tokens; `value_without` is the value without the rule. `tried` is the number of selections that were
-    tried. `cold` is true if the previous text is too old for a cache, or is of a later time.
+    tokens; `value_without` is the value without holding the prefix. `tried` is the number of tried
+    selections. `cold` is true if the previous text is too old for a cache, or is of a later time.
     """
 
     previous_items: int
@@ -527,8 +527,8 @@ class ChatWindow(Result, frozen=True, kw_only=True, omit_defaults=False, rename=
     """The part of a history that is sent, and the beginning that it shares with the session's last text.
 
     `tokens` is the exact count of the unchanged beginning, which ends with the history of the last text;
-    `share` is its share of the text in thousandths. `cut` is the index of the first kept message, `since` the
-    number of the answer that set it.
+    `share` is its share of the text in thousandths. `cut` is the index of the first kept message. `since` is
+    the number of the answer that set the cut.
     """
 
     tokens: int
@@ -548,8 +548,8 @@ class ToolResults(Result, frozen=True, kw_only=True, omit_defaults=False):
 class QueryMatch(Struct, frozen=True):
     """The match of a query with the candidates; it holds no term of the query.
 
-    `terms` is the number of its different terms, `matched` of those that occur in a candidate, `passages` of
-    the passages of all candidates.
+    `terms` is the number of the query's distinct terms, and `matched` the number of terms that occur in a
+    candidate. `passages` is the number of passages of all candidates.
     """
 
     terms: int

@@ -229,14 +229,14 @@ def load_settings(
     """Return the settings: flags override the environment, then the file, then the defaults.
 
     Flags and variables are parsed; the file's values keep their types. An empty variable counts as unset. So
-    do the variables that Kubernetes sets for a service named `apportion`. A path in the file is relative to
-    the file's folder.
+    do the variables that Kubernetes sets for services named `apportion` or `apportion-…`. A path in the
+    file is relative to the file's folder.
 
     Args:
         flags: values of the command line, by the setting's name.
         config: the file; by default APPORTION_CONFIG, else `apportion.toml` if it exists.
         environment: variables; those named APPORTION_… are settings.
-        flag_names: flags of another name than their setting's, by setting.
+        flag_names: by setting, the name of its flag if it differs from `flag_of`.
 
     Raises:
         SettingsError: settings are invalid. The error lists all problems of all sources.
@@ -260,7 +260,7 @@ def load_settings(
 
 
 def _variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that are settings, by the setting's name."""
+    """Return the names of the variables that are settings, by the setting's name."""
     return {
         variable.removeprefix(PREFIX).lower(): variable
         for variable, text in environment.items()
@@ -326,7 +326,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def _owner_hint(path: Path, error: OSError) -> str:
-    """Return a hint for a file that exists but must not be read, such as a mounted file of a container."""
+    """Return a hint if this process has no permission to read a file, else the empty string."""
     try:
         status = path.stat()
     except OSError:  # its folder must not be read either
@@ -347,7 +347,7 @@ def _with_paths_from(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parsed(texts: dict[str, Any]) -> dict[str, Any]:
-    """Parse texts as the types of their settings. An invalid text stays, and fails validation."""
+    """Return texts parsed as the types of their settings. An invalid text stays, and fails validation."""
     parsed = dict(texts)
     for name, field in Settings.model_fields.items():
         if name in texts:

@@ -1,6 +1,6 @@
 """The settings of the cluster: its brokers, the connections to them, and the topics.
 
-It also checks which settings can be combined. `apportion.settings` extends and reads these settings.
+The class checks which settings can be combined. `apportion.settings` extends and reads these settings.
 """
 
 from collections.abc import Iterator
@@ -43,8 +43,8 @@ OptionalCopies = Annotated[int, Field(ge=1, le=32767)] | None
 _NAME_MAX = 249
 _DAY_S = 24 * 60 * 60
 _LATENESS_MIN_S = 2 * 60 * 60
-"""Two hours, because an event may be an hour ahead of its record's time. So a tenant whose clock is wrong
-does not make the events of others late."""
+"""Two hours, because an event may be an hour ahead of its record's time. So a tenant with a wrong clock does
+not make the events of other tenants late."""
 _COPIES_IN_PRODUCTION = 3
 _OTHER_TOPICS = ("policies_topic", "composed_topic", "decisions_topic", "dead_letters_topic", "usage_topic")
 _KEY_SETTINGS = ("ssl_keyfile", "ssl_key_password_file")
@@ -194,7 +194,7 @@ class ClusterSettings(BaseModel):
 
     @property
     def copies_in_sync_min(self) -> int:
-        """Number of copies that must have a record before it is acknowledged: all but one."""
+        """Number of copies that must have a record before it is acknowledged: all but one, at least one."""
         return max(1, self.copies - 1)
 
     @property
@@ -236,7 +236,7 @@ class ClusterSettings(BaseModel):
 
 
 def _security_problems(settings: ClusterSettings) -> Iterator[tuple[str, str]]:
-    """Yield each setting that lacks another one or contradicts one, with the remedy.
+    """Yield each setting that needs another one or contradicts one, with the remedy.
 
     An ignored setting is a problem, too: a user who sets a CA file expects encrypted connections.
     """

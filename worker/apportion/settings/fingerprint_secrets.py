@@ -36,8 +36,9 @@ def read_secrets(settings: Settings) -> Secrets:
     """Return the secrets by tenant; empty if none is set.
 
     A `.toml` file has `[tenants]` with `NAME = "secret"`, and optionally `default = "secret"` above it. With
-    `since` and a table `[previous]` of the same form, it also has the secrets before that moment. Any other
-    file holds one secret for all tenants; surrounding white space is removed.
+    `since` and a table `[previous]` of the same form, it also has the secrets before that moment; the
+    other secrets did not change then. Any other file holds one secret for all tenants; surrounding white
+    space is removed.
 
     Raises:
         SettingsError: the file cannot be read, or does not have that form.

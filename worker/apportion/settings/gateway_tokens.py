@@ -18,14 +18,14 @@ _TOKEN_MIN_CHARACTERS = 16
 
 
 class TokenGrant(Struct, frozen=True):
-    """The tenants for which the holder of a token may speak; `policies` are those allowed, None: all."""
+    """The tenants for which the holder of a token may speak; `policies` are the allowed ones; None: all."""
 
     tenants: frozenset[str]
     policies: frozenset[str] | None
 
 
 class _TokenTable(BaseModel):
-    """A table of the file, whose name is for people."""
+    """A table of the file; its name is for people."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
@@ -41,7 +41,7 @@ def read_tokens(path: Path) -> Mapping[bytes, TokenGrant]:
     """Return the grants by the SHA-256 digest of their token, so that lookup times reveal nothing about it.
 
     Raises:
-        SettingsError: the file cannot be read, does not have that form, or has a token twice.
+        SettingsError: the file cannot be read, is not a table of `_TokenTable`s, or has a token twice.
     """
     try:
         tables = _tables.validate_python(read_toml(path))

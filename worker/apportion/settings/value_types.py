@@ -1,7 +1,7 @@
 """The types of the settings' values.
 
-A value from a file keeps its type: `"4"` is no number. Paths and enums are strings in the file, and are
-converted.
+A value from the settings file keeps its type: `"4"` is no number. Paths and enums are strings in the file,
+and are converted.
 """
 
 import re

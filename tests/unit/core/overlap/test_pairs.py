@@ -34,9 +34,9 @@ def found(given_contents: Sequence[str], threshold: int) -> Overlap:
 
 def table_of(overlap: Overlap) -> list[list[int]]:
     table = [[0] * len(overlap.same) for _ in overlap.same]
-    for sayer, said_of in enumerate(overlap.said_by):
-        for said, cover in said_of:
-            table[said][sayer] = cover
+    for covering, pairs in enumerate(overlap.covers_of):
+        for covered, cover in pairs:
+            table[covered][covering] = cover
     for copies in overlap.copies.values():
         for i in copies:
             for j in copies:
@@ -111,7 +111,7 @@ def test_the_order_equals_a_full_rescan_of_the_scores(drawn: list[str], rng: Ran
 def test_equal_contents_take_no_longer_than_their_number(number: int) -> None:
     drawn = ["all candidates are equal here, word for word"] * number
     overlap = found(drawn, 300)
-    assert sum(map(len, overlap.said_by)) == 0
+    assert sum(map(len, overlap.covers_of)) == 0
     assert [len(copies) for copies in overlap.copies.values()] == [number]
     order = Discounted(overlap, [500] * number)
     taken = list(order.arrange(range(number)))

@@ -1,7 +1,7 @@
 """Client of a schema registry: the calls of Confluent's API that register and look up JSON Schemas.
 
-Every call has the timeout `request_timeout_s`. Confluent's own client would bring librdkafka and three more
-libraries to each worker for these five calls.
+Every call has the timeout `request_timeout_s`. Confluent's own client is not used: for these five
+calls, it would add librdkafka and three more libraries to each worker.
 """
 
 import ssl
@@ -124,7 +124,7 @@ class RegistryClient:
     async def _call(
         self, kind: type[T], method: HTTPMethod, path: tuple[str, ...], body: bytes | None = None
     ) -> T | None:
-        """Return the answer to a call; None if its subject or schema does not exist."""
+        """Return the answer to a call; None if its subject, schema or own compatibility does not exist."""
         status, answer = await self._answer(method, path, body)
         if status == HTTPStatus.OK:
             try:

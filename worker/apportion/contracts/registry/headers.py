@@ -22,8 +22,8 @@ async def find_schema_headers(settings: Settings, topics: Collection[str]) -> Ma
 
     Raises:
         SubjectsNotReadyError: a schema of this version is not registered.
-        RegistryUnreachableError, RegistryRefusedError: the registry is away, or does not answer us.
-        SettingsError: a file of the settings cannot be read.
+        RegistryUnreachableError, RegistryRefusedError: the registry does not answer, or refuses a call.
+        SettingsError: a file of the settings cannot be read, or is invalid.
     """
     if settings.schema_registry is None:
         return {}

@@ -76,7 +76,7 @@ class SubjectsNotReadyError(Exception):
 
 
 def plan_subjects(settings: Settings) -> tuple[Subject, ...]:
-    """Return the subject of each topic with values in JSON, which are all except the changelog."""
+    """Return the subjects of all topics with JSON values, that is, of all topics except the changelog."""
     return tuple(Subject(getattr(settings, name), schema) for name, schema in topic_schemas().items())
 
 
@@ -84,15 +84,19 @@ async def check_subjects(settings: Settings) -> tuple[SubjectReport, ...]:
     """Compare the subjects with their plan; the reports are in the order of the plan.
 
     Raises:
-        RegistryUnreachableError, RegistryRefusedError: the registry is away, or does not answer us.
-        SettingsError: a file of the settings cannot be read.
+        RegistryUnreachableError, RegistryRefusedError: the registry does not answer, or refuses a call.
+        SettingsError: a file of the settings cannot be read, or is invalid.
     """
     async with open_registry(settings) as registry:
         return tuple([await _check(registry, subject) for subject in plan_subjects(settings)])
 
 
 async def register_subjects(settings: Settings) -> tuple[SubjectReport, ...]:
-    """Register missing schemas; reports and errors are the same as in `check_subjects`."""
+    """Register missing schemas, and set missing compatibilities first.
+
+    Reports and errors are as in `check_subjects`, with `registered` for a new schema and `refused` for one
+    that the registry does not take.
+    """
     async with open_registry(settings) as registry:
         return tuple([await _register(registry, subject) for subject in plan_subjects(settings)])
 

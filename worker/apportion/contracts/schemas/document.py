@@ -8,7 +8,10 @@ REF = "#/$defs/{name}"
 
 
 def tidied(node: Any) -> Any:
-    """Return a generated schema without redundant keywords, Python's patterns and newer keywords."""
+    """Return a generated schema without redundant keywords, and with JSON Schema's form of patterns.
+
+    A table allows no other names than its `patternProperties`.
+    """
     if isinstance(node, list):
         return [tidied(part) for part in node]
     if not isinstance(node, dict):

@@ -12,7 +12,7 @@ POLICY = "context-policy"
 
 
 class _AsDeclared(GenerateJsonSchema):
-    """A generator that keeps the order of the fields, and leaves out titles, which only repeat names."""
+    """A generator that keeps the order of fields, and leaves out titles, which only repeat names."""
 
     def sort(self, value: Any, parent_key: str | None = None) -> Any:  # noqa: ARG002 - pydantic's signature
         return value

@@ -26,7 +26,7 @@ GLOB_STEPS_MAX = 6 * 10**9
 """The largest product of characters of wildcard patterns and characters of paths, for a whole request."""
 
 BATCH_BITS = 1 << 13
-"""Bits of patterns that are matched together. Tables take 20 MB if all their characters differ."""
+"""Bits of patterns after which a batch is full. Its tables take 20 MB if all characters differ."""
 
 _WILDCARD = re.compile(r"[*?\[]")
 _TOKEN = re.compile(r"\[(!?\]?[^\]]*)\]|(.)", re.DOTALL)
@@ -76,8 +76,8 @@ class Globs:
         """Take patterns in ascending order of index, each with its index and its pointer for errors.
 
         Raises:
-            EventError: a pattern is absolute, has an empty, `.` or `..` component, an open `[`, or a `**`
-                with other characters in its component.
+            EventError: a pattern is absolute, has an empty, `.` or `..` component, an open `[`, a NUL, or a
+                `**` with other characters in its component.
         """
         self._named: dict[str, list[int]] = defaultdict(list)
         self._patterns: list[tuple[int, list[str]]] = []
@@ -94,7 +94,7 @@ class Globs:
             self._patterns.append((index, components))
 
     def match(self, paths: Paths) -> Matches:
-        """Match all patterns against all paths."""
+        """Return the matches of all patterns and all paths."""
         first: dict[str, int] = {}
         matched: set[int] = set()
         for batch in self._batches():
@@ -126,10 +126,10 @@ class _Batch:
     def __init__(self) -> None:
         self.bits = 0
         self._starts = 0
-        self._loops = 0  # stays for any character but `/`: `*`
-        self._everything = 0  # stays for all characters: within `**`
-        self._slashes = 0  # advances for `/`
-        self._any = 0  # advances for any character but `/`: `?`, and negated classes
+        self._loops = 0  # bits that stay for any character but `/`: `*`
+        self._everything = 0  # bits that stay for all characters: `**`
+        self._slashes = 0  # bits that advance for `/`
+        self._any = 0  # bits that advance for any character but `/`: `?`, and negated classes
         self._literals: defaultdict[str, int] = defaultdict(int)
         self._toggles: defaultdict[int, int] = defaultdict(int)  # by code point: starts and ends of classes
         self._ends: dict[int, int] = {}
@@ -174,7 +174,7 @@ class _Batch:
         stays, slashes, everything = self._loops | self._everything, self._slashes, self._everything
         ends = sum(1 << bit for bit in self._ends)
         first: dict[str, int] = {}
-        met = 0
+        ended = 0
         states = [self._starts | (self._starts & everything) << 1]
         for path, shared, components in paths.steps:
             del states[shared + 1 :]
@@ -186,13 +186,13 @@ class _Batch:
                     state = (state & slashes) << 1 | state & everything
                     state |= (state & everything) << 1  # after a `/`, the next component may begin
                 states.append(state)
-            if meant := state & ends:
-                met |= meant
-                first[path] = self._ends[(meant & -meant).bit_length() - 1]
-        return Matches(first, {index for bit, index in self._ends.items() if met >> bit & 1})
+            if at_end := state & ends:
+                ended |= at_end
+                first[path] = self._ends[(at_end & -at_end).bit_length() - 1]
+        return Matches(first, {index for bit, index in self._ends.items() if ended >> bit & 1})
 
     def _steps(self, paths: Paths) -> Mapping[str, int]:
-        """Return the bits that advance for a character, if they are more than `_any`."""
+        """Return, by character, the bits that advance; characters left out advance `_any`."""
         if not self._toggles:
             return {character: bits | self._any for character, bits in self._literals.items()}
         bounds = sorted(self._toggles)

@@ -55,7 +55,10 @@ class Excluded(Struct, frozen=True):
 
 
 class Preparation(Struct, frozen=True):
-    """The candidates of a request; `digest` is over all candidates, including the pool's."""
+    """The candidates of a request; `aside` are candidates that no strategy sees.
+
+    `digest` is over the request's own candidates and the artifacts of the pool that are not excluded.
+    """
 
     candidates: tuple[Prepared, ...] = ()
     aside: tuple[Excluded, ...] = ()
@@ -64,11 +67,12 @@ class Preparation(Struct, frozen=True):
 
 
 def own_candidates(given: Sequence[Candidate], secret: bytes | None) -> RequestCandidates:
-    """Return a request's own candidates with ids and digests, before any policy has judged them.
+    """Return a request's own candidates in canonical form; no policy has checked them yet.
 
     Raises:
-        EventError: a candidate gets no id, or two candidates with the same id differ in content, kind, lane,
-            category or subject, or with a subject in path. The pointer is absolute.
+        EventError: a candidate gets no id or has an invalid path, or two candidates with one id differ in
+            content, kind, lane, category or subject. If they have a subject, their paths may not differ
+            either. The pointer is absolute.
     """
     firsts: dict[str, Candidate] = {}
     own: list[CanonicalCandidate] = []
@@ -99,7 +103,7 @@ def prepare(
     """Return the prepared candidates of the request and of the pool.
 
     A pool artifact is excluded if the request has a candidate of its id (`superseded`), if the strategy
-    cannot use it (`unsuitable`), or if it has expired at the request's time.
+    cannot use it (`unsuitable`), or if it has expired at the request's time (`expired`), in this order.
 
     Raises:
         EventError: a candidate of the request cannot be used, a constraint's pattern is invalid, or patterns
@@ -186,8 +190,8 @@ def _dated(
 ) -> list[Prepared]:
     """Return the candidates, in the order of `own` and then `in_pool`, with the newness of their subjects.
 
-    A later creation time is newer, and none is the oldest. At equal times the request's own are newer than
-    pooled ones, and the later published is newer.
+    A later creation time is newer; a candidate without a creation time is oldest. At equal times, the
+    request's own candidates are newer than artifacts, and a later published artifact is newer.
     """
     times = [(*_time_of(candidate), len(in_pool)) for candidate in own]
     times += [(*_time_of(candidate), index) for index, candidate in enumerate(in_pool)]
@@ -206,8 +210,8 @@ def _time_of(candidate: CanonicalCandidate) -> tuple[bool, int]:
 def without_backed_off(prepared: Preparation, backed_off: frozenset[str]) -> Preparation:
     """Return the preparation with the backed-off candidates excluded; the digest stays the same.
 
-    Exempt are pinned, must-included and excluded candidates, and candidates of kind `constraint`. If one
-    candidate of an id is exempt, all of that id are. Of several candidates of an id, the first is backed off
+    Pinned, must-included and excluded candidates are exempt, and so is the kind `constraint`. If a candidate
+    is exempt, all candidates with its id are. Of several candidates of an id, the first is backed off
     and the others are duplicates.
     """
     if not backed_off:
@@ -215,15 +219,15 @@ def without_backed_off(prepared: Preparation, backed_off: frozenset[str]) -> Pre
     out = backed_off - {candidate.id for candidate in prepared.candidates if _is_exempt(candidate)}
     kept: list[Prepared] = []
     aside = [*prepared.aside]
-    met: set[str] = set()
+    seen: set[str] = set()
     for candidate in prepared.candidates:
         if candidate.id not in out:
             kept.append(candidate)
             continue
         group = candidate.lane or candidate.facts.category or ""
-        reason = Reason.DUPLICATE if candidate.id in met else Reason.BACKOFF
+        reason = Reason.DUPLICATE if candidate.id in seen else Reason.BACKOFF
         aside.append(Excluded(candidate.id, candidate.kind, group, reason))
-        met.add(candidate.id)
+        seen.add(candidate.id)
     return replace(prepared, candidates=tuple(kept), aside=tuple(aside))
 
 

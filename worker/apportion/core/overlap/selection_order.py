@@ -2,7 +2,7 @@
 
 The discounted score is s · (1000 - c) // 1000. c is the greatest cover of the candidate by a candidate that
 is already selected, in thousandths. The candidate with the highest discounted score comes next; ties are in
-canonical order. Scores only fall, so a candidate is looked at again only when its turn comes.
+canonical order. Scores only fall, so a candidate's score is computed again only when its turn comes.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -34,18 +34,18 @@ class Canonical:
 class Overlap(Struct, frozen=True):
     """The overlaps between candidates, by their indices in canonical order.
 
-    `said_by` holds, for each index, the indices that it covers and their cover in thousandths. Equal contents
-    are not in it. `same` holds, for each index, the first index with the same content. `copies` holds, by
-    that first index, all indices of a content that occurs several times.
+    `covers_of` holds, for each index, the indices that it covers and their cover in thousandths. Pairs of
+    equal contents are left out. `same` holds, for each index, the first index with the same content. `copies`
+    holds, by that first index, all indices of a content that occurs several times.
     """
 
-    said_by: Sequence[Sequence[tuple[int, int]]]
+    covers_of: Sequence[Sequence[tuple[int, int]]]
     same: Sequence[int]
     copies: Mapping[int, Sequence[int]]
 
 
 class Discounted:
-    """Order by discounted score. If several candidates cover one equally, the first of them counts."""
+    """Order by discounted score. Of equal covers, the first covering candidate in canonical order counts."""
 
     def __init__(self, overlap: Overlap, scores: Sequence[int], exempt: Collection[int] = ()) -> None:
         """Begin with nothing selected; `exempt` candidates discount others and are never discounted."""
@@ -89,7 +89,7 @@ class Discounted:
         if index not in self._exempt:
             self._consider(index)
         self._taken[index] = 1
-        for covered, cover in self._overlap.said_by[index]:
+        for covered, cover in self._overlap.covers_of[index]:
             self._raise_cover(covered, cover, index)
         first = self._overlap.same[index]
         if first in self._overlap.copies:
@@ -105,14 +105,14 @@ class Discounted:
             for copy in self._overlap.copies[first]:
                 self._raise_cover(copy, ALL, index)
 
-    def _first_copy_beside(self, index: int) -> int | None:
+    def _first_selected_copy(self, index: int) -> int | None:
         return self._first_copy.get(self._overlap.same[index])
 
     def _worth(self, index: int) -> int:
         return self._scores[index] * (ALL - self._cover[index]) // ALL
 
     def _ahead(self, waiting: list[tuple[int, int]], before: tuple[int, int]) -> int | None:
-        """Take the next candidate out of the heap of waiting ones, if it comes before another."""
+        """Take the next candidate out of the heap and return it, if it comes before `before`; else None."""
         while waiting:
             worth, index = waiting[0]
             now = -self._worth(index)
@@ -131,7 +131,7 @@ class Discounted:
     def _consider(self, index: int) -> None:
         cover, by = self._cover[index], self._by[index]
         if cover:
-            first_copy = self._first_copy_beside(index) if cover == ALL else None
+            first_copy = self._first_selected_copy(index) if cover == ALL else None
             self.covered[index] = (by if first_copy is None else min(by, first_copy), cover)
 
     def _raise_cover(self, covered: int, cover: int, by: int) -> None:
@@ -152,11 +152,11 @@ class DiscountedParts(Discounted):
     def __init__(
         self, owners: Sequence[str], overlap: Overlap, scores: Sequence[int], exempt: Collection[int] = ()
     ) -> None:
-        said_by = [
+        covers_of = [
             [(covered, cover) for covered, cover in pairs if owners[covered] != owners[index]]
-            for index, pairs in enumerate(overlap.said_by)
+            for index, pairs in enumerate(overlap.covers_of)
         ]
-        super().__init__(replace(overlap, said_by=said_by), scores, exempt)
+        super().__init__(replace(overlap, covers_of=covers_of), scores, exempt)
         self._owners = owners
         self._first_copies: dict[int, list[int]] = {}
 

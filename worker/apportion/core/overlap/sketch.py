@@ -74,7 +74,7 @@ def _keys(signs: NDArray[np.uint8]) -> bytes:
 
 
 def _words_at(positions: list[int], text: bytes) -> frozenset[bytes]:
-    """Return the words at these positions, ascending; spaces separate the words of the text."""
+    """Return the words at these ascending positions; spaces separate the words of the text."""
     words: list[bytes] = []
     end = 0
     for position in positions:

@@ -10,7 +10,7 @@ class Catalogue:
     """An immutable set of policies."""
 
     def __init__(self, policies: Iterable[Policy]) -> None:
-        """Take policies; of those with equal name and version, the last given counts, at its own place."""
+        """Take policies. If several share name and version, the last one counts, in its own position."""
         self._policies: dict[tuple[str, str], Policy] = {}
         for policy in policies:
             self._policies.pop((policy.name, policy.version), None)
@@ -23,10 +23,11 @@ class Catalogue:
         return iter(self._policies.values())
 
     def resolve(self, name: str, event_us: int, pointer: str = "$.policy") -> Policy:
-        """Return the version that holds at an event time: latest `effective_from`; of ties, the last given.
+        """Return the version that holds at an event time: latest `effective_from`; ties: the last given.
 
         Raises:
-            EventError: no policy has that name, or none of its versions holds yet. It has that pointer.
+            EventError: no policy has that name, or none of its versions holds yet. The error has the given
+                pointer.
         """
         for policy in self._versions.get(name, ()):
             if policy.effective_from_us <= event_us:

@@ -62,7 +62,7 @@ class Timeline:
         published: tuple[Published, ...] = (),
         files: tuple[Files, ...] = (),
     ) -> None:
-        """Take the records of the topic, in order; `own` are this worker's policy files, in order."""
+        """Take the changes from the topic, in order; `own` are the policies of this worker's files."""
         self.own = tuple(own)
         self.published = published
         self.files = files
@@ -107,8 +107,8 @@ class Timeline:
     def catalogue_at(self, recorded_ms: int) -> Catalogue:
         """Return the policies for an event of that record time.
 
-        The policies of the group's files come first, then those published, by their last publication. Of two
-        with equal name and version, or with equal `effective_from`, the later counts.
+        The policies of files come first, then the published ones, in the order of their last publication. Of
+        two with equal name and version, or with equal `effective_from`, the later counts.
         """
         index = bisect_right(self._moments_ms, recorded_ms)
         catalogue = self._catalogues.get(index)
@@ -140,7 +140,7 @@ class Timeline:
     def holding(self) -> tuple[Published, ...]:
         """The versions that are published and not removed, in the order of their last publication.
 
-        Each counts from its first publication.
+        Each counts from its first publication after its last removal.
         """
         holding: dict[str, Published] = {}
         for change in self.published:
@@ -152,7 +152,13 @@ class Timeline:
     def _change(
         self, record: Record, current: Mapping[str, Policy | None], bounds: Bounds
     ) -> Published | Files | None:
-        """Return the change of a record, given the current versions; None for another group's files."""
+        """Return the change of a record, given the current versions.
+
+        None: the key is reserved, and the record does not hold this group's files.
+
+        Raises:
+            EventError: the record is refused.
+        """
         require_readable(record)
         counts_from_ms = record.timestamp_ms + self._settle_ms
         if record.key is not None and record.key.startswith(_RESERVED):
@@ -169,8 +175,8 @@ class Timeline:
     def _made(self, until_ms: int) -> Catalogue:
         """Return the catalogue at a record time.
 
-        The group's first files always count, because no event was composed under earlier ones. Own files
-        with names that are not in the topic count at once, for the same reason.
+        The group's latest files that count by then apply. Its first files always count, because no event was
+        composed under earlier ones. For the same reason, own policies with new names count at once.
         """
         settled = [files.policies for files in self.files if files.counts_from_ms <= until_ms]
         first = [files.policies for files in self.files[:1]] or [self.own]
@@ -214,7 +220,7 @@ def _published(record: Record, bounds: Bounds) -> tuple[str, Policy | None]:
     """Return the key of a record, and the policy that it publishes, or None if it removes the policy.
 
     Raises:
-        EventError: the record is no policy, or its key is not that of its policy.
+        EventError: the record is no valid policy, is too large, or has a key other than its `policy_key`.
     """
     value = event_value(record, bounds)
     if not value:
@@ -253,7 +259,7 @@ def _object(value: bytes, kind: str) -> dict[str, Any]:
 
 
 def _policy(raw: Mapping[str, Any], pointer: str = "$") -> Policy:
-    """Return the policy; all of its problems are one error, at the first key, as keys are not private."""
+    """Return the policy. Its problems are joined into one error, which points to the first key."""
     try:
         return parse_policy(raw)
     except PolicyError as error:

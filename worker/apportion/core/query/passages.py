@@ -1,12 +1,13 @@
-"""Passages of a content: where a large content is cut, by its blank lines and its indentation.
+"""Passages of a content: the parts of a large content, cut by its blank lines and its indentation.
 
-A line ends after LF, and only there. A start is a non-blank line behind a blank line; its level is its
-indentation, with a tab as four. A range of more than `most` characters is cut at its starts of the least
-level, and each piece again. A range without a start inside is cut from the top into as many whole lines as
-fit, at least one. Each line counts one more than its characters.
+Only LF ends a line. A start is a non-blank line after a blank line; its level is its indentation in
+characters, with a tab as four. A range of more than `most` characters is cut at its starts of the lowest
+level, and the pieces are cut again. A range without a start inside is cut from the top into pieces of as many
+whole lines as fit, at least one. An LF counts as a character; the last line counts with an LF, too.
 
-If passages have fewer than 32 characters on average, neighbours are joined: from the top, as many as have at
-most 64 characters together, at least one. So a content has at most one passage for every 32 characters.
+If passages have fewer than 32 characters on average, neighbours are joined. From the top, each joined passage
+takes as many as have at most 64 characters together, at least one. So a content has at most one passage for
+every 32 characters.
 """
 
 import re
@@ -18,7 +19,7 @@ from operator import sub
 from msgspec import Struct
 
 _GAP = re.compile(r"(\n[ \t\r]*\n[ \t\r\n]*)")
-"""The end of a line, the blank lines behind it, and the blanks that begin the next line."""
+"""The end of a line, the blank lines after it, and the blanks that begin the next line."""
 _BLANKS = " \t\r"
 _CONTENT_BYTES = 800
 _PASSAGE_BYTES = 120
@@ -30,7 +31,7 @@ _JOINED_MAX_CHARACTERS = 2 * AVERAGE_MIN_CHARACTERS
 class Passages(Struct, frozen=True, gc=False):
     """The offsets at which a content is cut, its beginning and its end included.
 
-    Passage i is between offsets i and i + 1, in characters.
+    Offsets are in characters. Passage i is between offsets i and i + 1.
     """
 
     offsets: tuple[int, ...]
@@ -43,7 +44,7 @@ class Passages(Struct, frozen=True, gc=False):
         return [content[start:end].removesuffix("\n") for start, end in pairwise(self.offsets)]
 
     def lines(self, content: str) -> list[int]:
-        """Return the number of lines before each offset; a last line without an LF is one."""
+        """Return the number of lines before each offset; a last line without an LF counts."""
         counts = [content.count("\n", start, end) for start, end in pairwise(self.offsets)]
         counts[-1] += not content.endswith("\n")
         return list(accumulate(counts, initial=0))
@@ -68,7 +69,7 @@ class ContentTerms(Struct, frozen=True, gc=False):
 
 
 def passages_of(content: str, most: int) -> Passages:
-    """Return the passages of a content of at least one character; with `most` 0 it is one, whole."""
+    """Return the passages of a content of at least one character; `most` 0: a single passage."""
     length = len(content)
     if not most or length + (content[-1] != "\n") <= most:
         return Passages((0, length))
@@ -76,11 +77,11 @@ def passages_of(content: str, most: int) -> Passages:
 
 
 def _cut(content: str, most: int) -> list[int]:
-    """Return the offset of each passage of a content that is too large for one, ascending."""
+    """Return the ascending offsets of the passages of a content of more than `most` characters."""
     end_of_all = len(content) + (not content.endswith("\n"))
     starts, levels = _starts(content)
     cuts: list[int] = []
-    # ranges that are too large: beginning, end, the first start inside, and the one behind the last
+    # ranges that are too large: beginning, end, index of the first start inside, and after the last
     waiting = [(0, end_of_all, 0, len(starts))]
     while waiting:
         begin, end, first, last = waiting.pop()
@@ -104,7 +105,7 @@ def _cut(content: str, most: int) -> list[int]:
 
 
 def _starts(content: str) -> tuple[list[int], list[int]]:
-    # with an LF before the content, its first line may follow a blank one as every other
+    # an LF before the content, so that a blank first line is found like others
     pieces = _GAP.split("\n" + content)
     found = list(map(_indent_and_level, pieces[1::2]))
     ends = list(accumulate(map(len, pieces)))[1::2]
@@ -123,18 +124,18 @@ def _indent_and_level(gap: str) -> tuple[int, int]:
 
 
 def _joined(cuts: Sequence[int], end: int) -> list[int]:
-    """Return the offsets of passages that are joined while they have few characters together."""
+    """Return the offsets of joined passages, of at most 64 characters each or a single passage."""
     joined, index = [], 0
     while index < len(cuts):
         joined.append(cuts[index])
         most = cuts[index] + _JOINED_MAX_CHARACTERS
-        # the passage before the first cut behind `most` ends behind it, too, unless it is the last
+        # the next passage begins at the last cut up to `most`, or at the next cut
         index = len(cuts) if end <= most else max(index + 1, bisect_right(cuts, most, index) - 1)
     return joined
 
 
 def _by_lines(content: str, begin: int, end: int, most: int) -> list[int]:
-    """Return where a range is cut into whole lines, its beginning included."""
+    """Return the offsets at which a range is cut into whole lines, its beginning included."""
     cuts = [begin]
     while end - begin > most:
         last = content.rfind("\n", begin, begin + most)

@@ -1,4 +1,4 @@
-"""Reading of contents: their passages, and the terms of these."""
+"""Reading of contents: their passages, and the terms of each passage."""
 
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
@@ -9,14 +9,14 @@ from apportion.core.query.terms import ENTRY, read_terms
 
 
 def read_contents(contents: Sequence[str], passage_characters: Sequence[int]) -> list[ContentTerms]:
-    """Return the terms of contents in passages of these sizes, in time linear in their length.
+    """Return the terms of contents, none empty, in passages of at most these sizes (0: one passage).
 
-    All are read at once: ten thousand small contents take as long as a large one.
+    The time is linear in their length. Ten thousand small contents take as long as a large one.
     """
     if not contents:
         return []
     passages = list(map(passages_of, contents, passage_characters))
-    # each passage ends with an LF
+    # so each passage ends with an LF
     texts = [content.encode() if content[-1] == "\n" else content.encode() + b"\n" for content in contents]
     bounds, firsts = [0], [0]
     for content, text, cut in zip(contents, texts, passages, strict=True):
@@ -52,7 +52,7 @@ def _by_content(
     first_pieces: NDArray[np.int64],
     plain_bounds: NDArray[np.int64],
 ) -> list[bytes]:
-    """Return the entries of each content, with places that count from its beginning."""
+    """Return the entries of each content, with `start` and `piece` relative to it; changes `entries`."""
     bounds = np.searchsorted(entries["piece"], first_pieces)
     numbers = np.diff(bounds)
     entries["start"] -= np.repeat(plain_bounds[:-1], numbers).astype(np.uint32)

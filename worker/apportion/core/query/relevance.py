@@ -1,7 +1,8 @@
 """Relevance of passages to a query: BM25 with k1 = 1.2 and b = 0.75, in exact integers.
 
-A term of a candidate's path counts twice more in each of its passages. The relevance of a passage is three
-quarters its own and one quarter that of the best passage of its home. A home is all candidates of a path.
+A term of a candidate's path counts twice more in each of its passages. The result of a passage is three
+quarters of its own relevance and one quarter of its home's best; a passage without own relevance stays at 0.
+A home is all candidates of a path.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +18,7 @@ from apportion.core.query.terms import ENTRY, KEY_BYTES, STOP_WORDS, read_terms
 ALL = 1_000
 """The relevance of the best passage, in thousandths."""
 _IN_PATH = 2
-"""How often a term of the path counts in each passage."""
+"""The occurrences that a term of the path adds to each passage."""
 _OWN, _HOME = 750, 250
 _LOGARITHMS_MAX = 1 << 12
 _NONE = -1
@@ -27,7 +28,7 @@ _NOTHING = np.zeros(0, np.int64)
 
 
 class Document(Struct, frozen=True, gc=False):
-    """A candidate as a query sees it. Candidates of equal `home` are parts of one file."""
+    """The parts of a candidate that a query reads. Candidates of equal `home` are parts of one file."""
 
     content: ContentTerms
     path: str
@@ -37,8 +38,8 @@ class Document(Struct, frozen=True, gc=False):
 class Relevances(Struct, frozen=True):
     """The relevance of each passage of each document, in thousandths.
 
-    A document without a relevant passage has no entry. `terms` is the number of the query's distinct terms,
-    `matched` the number of terms that occur, and `passages` the number of all passages.
+    A document without a relevant passage has an empty sequence. `terms` is the number of the query's distinct
+    terms, `matched` the number of terms that occur, and `passages` the number of all passages.
     """
 
     by_document: Sequence[Sequence[int]]
@@ -60,13 +61,13 @@ class _PassageRow(Struct, frozen=True):
     documents: NDArray[np.int64]
     """The document of each passage."""
     runs: NDArray[np.int64]
-    """The runs of each passage."""
+    """The number of runs of each passage."""
     paths: NDArray[np.int64]
     """The path of each document, among the distinct paths."""
 
 
 class _Pairs(Struct, frozen=True):
-    """Pairs of a passage or path and a term of the query in it, each once, and how often it occurs."""
+    """Distinct pairs of an owner (passage or path) and a query term in it, with its occurrences."""
 
     owners: NDArray[np.int64]
     terms: NDArray[np.int64]
@@ -74,7 +75,7 @@ class _Pairs(Struct, frozen=True):
 
 
 def relevances(terms: Iterable[str], documents: Sequence[Document]) -> Relevances:
-    """Return how relevant passages are to a query of these different terms."""
+    """Return the relevance of all passages to a query of these terms; repeated terms count once."""
     query = _Query(sorted(set(terms)))
     if not documents:
         return Relevances([], query.size, 0, 0)
@@ -124,14 +125,14 @@ class _Query:
     def find(
         self, entries: NDArray[np.void], plains: Sequence[bytes], bounds: Sequence[int]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the indices of entries that are terms of the query, and the indices of these terms.
+        """Return the indices of the entries that are query terms, and for each the index of its term.
 
-        `bounds` divide the entries by the bytes that they refer to.
+        The entries from `bounds[i]` to `bounds[i + 1]` refer to `plains[i]`.
         """
         found = np.flatnonzero(np.isin(np.ascontiguousarray(entries["key"]), self._keys))
         starts, sizes = entries["start"][found], entries["size"][found]
         keys = np.searchsorted(self._keys, entries["key"][found])
-        # a term of eight bytes or fewer is its key
+        # a term of eight bytes or fewer equals its key
         terms = np.where(self._short[keys, 1] == sizes, self._short[keys, 0], _NONE)
         unclear = np.flatnonzero((terms == _NONE) & (sizes > KEY_BYTES) & self._has_long[keys])
         texts = np.searchsorted(bounds, found[unclear], "right") - 1
@@ -143,7 +144,7 @@ class _Query:
         return found[is_term], terms[is_term]
 
     def pairs(self, owners: NDArray[np.int64], terms: NDArray[np.int64]) -> _Pairs:
-        """Return each pair of an owner and a term once."""
+        """Return each distinct pair of an owner and a term, with its number of occurrences."""
         codes, numbers = np.unique(owners * self.size + terms, return_counts=True)
         return _Pairs(*(np.divmod(codes, max(1, self.size))), numbers)
 
@@ -171,7 +172,7 @@ def _in_paths(query: _Query, paths: Sequence[str]) -> _Pairs:
 def _raw(
     query: _Query, rows: _PassageRow, in_passages: _Pairs, in_paths: _Pairs
 ) -> tuple[NDArray[np.int64], int]:
-    """Return the unscaled relevance of each passage, and the number of terms that occur."""
+    """Return the relevance of each passage before scaling, and the number of terms that occur."""
     passages = len(rows.runs)
     path_of = rows.paths[rows.documents]
     of_paths = np.bincount(path_of, minlength=int(rows.paths.max()) + 1)
@@ -199,13 +200,13 @@ def _raw(
 def _of_paths(
     runs: NDArray[np.int64], path_of: NDArray[np.int64], in_paths: _Pairs, scale: "_Scale"
 ) -> NDArray[np.int64]:
-    """Return the relevance that a passage gets by its path; it depends on the path and the length alone."""
+    """Return the relevance of each passage from its path; it depends only on path and length."""
     if not len(in_paths.owners):
         return np.zeros(len(runs), np.int64)
     longest = int(runs.max()) + 1
     codes, own = np.unique(path_of * longest + runs, return_inverse=True)
     paths, lengths = np.divmod(codes, longest)
-    # each different pair of path and length, with each term of the path
+    # each distinct pair of path and length, with each term of the path
     first, end = (np.searchsorted(in_paths.owners, paths, side) for side in ("left", "right"))
     numbers = end - first
     each = np.repeat(np.arange(len(codes)), numbers)
@@ -219,7 +220,7 @@ class _Scale:
     """The weight of each term, and the average length of a passage, in runs."""
 
     def __init__(self, average: int, weights: Sequence[int], frequency_max: int) -> None:
-        # exact in any case: integers of any size where 64 bits may not do
+        # exact: Python's integers are used if 64 bits may not suffice
         is_small = 22 * max([*weights, 1]) * frequency_max * average <= _INT64_MAX
         self._weights = np.array(weights, np.int64 if is_small else object)
         self._average = average
@@ -230,7 +231,7 @@ class _Scale:
         frequencies: NDArray[np.int64] | int,
         lengths: NDArray[np.int64],
     ) -> NDArray[np.int64]:
-        """Return what terms of these frequencies add to passages of these lengths."""
+        """Return the relevance that terms of these frequencies add to passages of these lengths in runs."""
         frequent = np.asarray(frequencies, self._weights.dtype) * self._average
         scaled = self._weights[terms] * 22 * frequent
         parts: NDArray[np.int64] = scaled // (10 * frequent + 3 * self._average + 9 * lengths)
@@ -238,7 +239,7 @@ class _Scale:
 
 
 def _raised_by_home(shares: NDArray[np.int64], rows: _PassageRow, homes: Sequence[str]) -> NDArray[np.int64]:
-    """Return the relevance of passages, each raised by the best of its home."""
+    """Return the relevance of passages, raised by the best of their homes; 0 stays 0."""
     numbers = {home: number for number, home in enumerate(dict.fromkeys(homes))}
     home_of = np.array([numbers[home] for home in homes])
     best = np.zeros(len(numbers), np.int64)

@@ -2,12 +2,12 @@
 
 A run is a longest sequence of ASCII letters, digits, underscores and U+00C0 to U+1FFF, or one character of a
 script that is written without spaces. A run is split into parts at changes of case, digits and underscores.
-Each part is a term, in lower case and without a final `s`, unless it is a single ASCII character or a stop
-word. A run of several parts has one more term: all parts joined. All of it is exact and the same on every
-machine.
+Each part is a term, unless it is a single ASCII character or a stop word. ASCII letters become lower case. A
+part of four or more bytes loses its final `s`, unless it ends in `ss`. A run of several parts has one more
+term: all parts joined. Terms are the same on every machine.
 
-Texts are read in UTF-8, by tables over pairs of neighbouring bytes. So the time depends on the length of a
-text, and neither on its words nor on the query.
+Texts are read in UTF-8, by tables over pairs of neighbouring bytes. So the time depends only on the length
+of a text.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ _STOP_WORDS = (
 )
 STOP_WORDS = frozenset(_STOP_WORDS.split(" "))
 KEY_BYTES = 8
-"""The bytes of a term in its key."""
+"""The number of bytes of a term that its key holds."""
 ENTRY = np.dtype(
     [
         ("key", "<u8"),
@@ -35,16 +35,16 @@ ENTRY = np.dtype(
         ("is_derived", np.bool_),
     ]
 )
-"""A term in a text: its first eight bytes, its place and its bytes in `plain`, and the piece that it is in.
+"""A term in a text: its first eight bytes, its offset and size in `plain`, and the index of its piece.
 
-`is_derived` is false if the term is an unchanged part. Only then it may be a stop word, which is no term.
+`is_derived` is false for an unchanged part. Only unchanged parts are checked by `is_term`.
 """
 
 _SEPARATOR, _SMALL, _CAPITAL, _DIGIT, _OTHER, _UNDERSCORE, _ALONE, _TAIL = range(8)
-"""Classes of bytes. `_TAIL` are the bytes after the first of a character that is a run alone."""
+"""Classes of bytes. `_ALONE` begins a character that is a whole run, and `_TAIL` are its further bytes."""
 _CLASS_BITS = 3
 _PART_STARTS, _PART_ENDS, _RUN_STARTS, _AT_UNDERSCORE = 1, 2, 4, 8
-"""What happens between two neighbouring bytes."""
+"""Flags of the boundary between two neighbouring bytes."""
 _CAPITAL_PAIR = _CAPITAL << _CLASS_BITS | _CAPITAL
 _CAPITAL_SMALL = _CAPITAL << _CLASS_BITS | _SMALL
 _LOWER = bytes.maketrans(ascii_uppercase.encode(), ascii_lowercase.encode())
@@ -56,13 +56,13 @@ _LEAD_BITS = 0xC0
 """In a byte after the first of a character, these bits equal 0x80."""
 _FOLLOWING_MAX = 3
 _FIRST_OTHER, _FIRST_ALONE = 0xC3, 0xE2
-"""The first bytes of U+00C0, behind U+0080 to U+00BF, and of U+2000."""
+"""The first bytes of U+00C0 and of U+2000. The characters U+0080 to U+00BF are separators."""
 _SEPARATING = ((0xE2, 0x80, 0xB9), (0xE3, 0x80, 0x80), (0xEF, 0xB8, 0xBF))
-"""First bytes, and the first and the last second byte: U+2000 to 2E7F, U+3000 to 303F, U+FE00 to FFFF."""
+"""Separators: first byte, and range of the second: U+2000 to 2E7F, U+3000 to 303F, U+FE00 to FFFF."""
 
 
 def _class_of(byte: int) -> int:
-    """Return the class of a byte that is the first of a character; of some, the second byte decides."""
+    """Return the class of the first byte of a character; `_SEPARATING` has exceptions."""
     if byte < _NOT_ASCII:
         for class_, letters in ((_SMALL, ascii_lowercase), (_CAPITAL, ascii_uppercase), (_DIGIT, digits)):
             if chr(byte) in letters:
@@ -77,7 +77,7 @@ _CLASSES = bytes(map(_class_of, range(256)))
 
 
 def _transition(before: int, behind: int) -> int:
-    """Return what happens between two bytes of these classes, apart from a second capital before a small."""
+    """Return the flags between bytes of two classes; `_flags` handles capitals before a small letter."""
     joining = {_SMALL, _CAPITAL, _DIGIT, _OTHER}
     in_parts = joining | {_ALONE, _TAIL}
     goes_on = behind == _TAIL or (before == behind and behind in joining)
@@ -98,8 +98,8 @@ class TermTable(Struct, frozen=True):
     """The terms of a text that is divided into pieces.
 
     `plain` is the text in UTF-8, in lower case and without underscores: the terms are parts of it.
-    `plain_bounds` are the bounds of the pieces in it. `runs` are the runs of each piece. `parts` and `joined`
-    are entries in the order of the text: of single parts, and of all parts of a run.
+    `plain_bounds` are the bounds of the pieces in it. `runs` are the numbers of runs of the pieces. `parts`
+    and `joined` are entries in the order of the text: single parts, and all parts of a run joined.
     """
 
     plain: bytes
@@ -110,13 +110,13 @@ class TermTable(Struct, frozen=True):
 
 
 def read_terms(text: bytes, bounds: Sequence[int]) -> TermTable:
-    """Return the terms of a text in UTF-8. `bounds` divide it into pieces; no run may pass one."""
+    """Return the terms of a text in UTF-8. `bounds` divide it into pieces; no run may cross a bound."""
     flags = _flags(b"\0%b\0" % text)
     events = np.flatnonzero(flags != 0).astype(np.int32)
     kinds = flags[events]
     starts_part, starts_run = kinds & _PART_STARTS, kinds & _RUN_STARTS
     underscores_before = _sums((kinds & _AT_UNDERSCORE) // _AT_UNDERSCORE)
-    # within a part nothing happens: the next event is its end
+    # a part has no event inside, so the next event is its end
     of_parts, of_runs = np.flatnonzero(starts_part != 0), np.flatnonzero(starts_run != 0)
     part_starts, run_starts = events[of_parts], events[of_runs]
     sizes = events[of_parts + 1] - part_starts
@@ -145,25 +145,25 @@ def read_terms(text: bytes, bounds: Sequence[int]) -> TermTable:
 
 
 def _sums(numbers: NDArray[np.integer[Any]]) -> NDArray[np.int32]:
-    """Return the sums of the numbers before each, and of all."""
+    """Return for each number the sum of the numbers before it, and last the sum of all."""
     sums = np.zeros(len(numbers) + 1, np.int32)
     np.cumsum(numbers, out=sums[1:])
     return sums
 
 
 def _pieces(starts: NDArray[np.int32], bounds: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the place of the piece that each of ascending starts is in."""
+    """Return the index of the piece of each start; starts are ascending."""
     return np.repeat(np.arange(len(bounds) - 1), np.diff(np.searchsorted(starts, bounds)))
 
 
 def _flags(text: bytes) -> NDArray[np.uint8]:
-    """Return what happens before each byte of a text but its first."""
+    """Return the flags before each byte of a text except the first."""
     classes = np.frombuffer(text.translate(_CLASSES), np.uint8)
     if not text.isascii():
         classes = _with_characters(text, classes.copy())
     pairs = classes[:-1] << _CLASS_BITS | classes[1:]
     flags = np.frombuffer(pairs.tobytes().translate(_TRANSITIONS), np.uint8).copy()
-    # of several capitals before a small letter, the last belongs to that
+    # the last of several capitals begins a part with the small letter after it
     capitals = np.flatnonzero(pairs[:-1] == _CAPITAL_PAIR)
     flags[capitals[pairs[capitals + 1] == _CAPITAL_SMALL]] |= _PART_STARTS | _PART_ENDS
     return flags
@@ -178,9 +178,9 @@ def _with_characters(text: bytes, classes: NDArray[np.uint8]) -> NDArray[np.uint
         classes[first[(seconds >= least) & (seconds <= most)]] = _SEPARATOR
     follows = (signs & _LEAD_BITS) == _NOT_ASCII
     copied = np.uint8(_TAIL) * follows[1:]
-    for _ in range(_FOLLOWING_MAX):  # bytes that follow begin without a class, which is 0
+    for _ in range(_FOLLOWING_MAX):  # further bytes of a character have class 0 so far
         classes[1:] |= classes[:-1] & copied
-    classes += follows & (classes == _ALONE)  # of these the class is `_TAIL`, the next number
+    classes += follows & (classes == _ALONE)  # further bytes of `_ALONE` get `_TAIL`, the next number
     return classes
 
 
@@ -189,7 +189,7 @@ def _are_plural(
     starts: NDArray[np.int64],
     sizes: NDArray[np.int64],
 ) -> NDArray[np.bool_]:
-    """Return which parts lose a final `s`; a part that ends in one is of ASCII letters alone."""
+    """Return for each part whether it loses its `s`; a part that ends in `s` has only ASCII letters."""
     last = starts + sizes - 1
     is_plural: NDArray[np.bool_] = (plain[last] == _S) & (plain[last - 1] != _S)
     is_plural &= sizes >= _SHORTEST_PLURAL
@@ -212,7 +212,7 @@ def _entries(
 
 
 def occurring_terms(text: str) -> list[str]:
-    """Return the terms of a text, each as often as it occurs, in no order that means anything."""
+    """Return the terms of a text, each as often as it occurs, in no particular order."""
     raw = text.encode()
     table = read_terms(raw, (0, len(raw)))
     return [
@@ -224,10 +224,10 @@ def occurring_terms(text: str) -> list[str]:
 
 
 def terms_of(text: str) -> frozenset[str]:
-    """Return the different terms of a text."""
+    """Return the distinct terms of a text."""
     return frozenset(occurring_terms(text))
 
 
 def is_term(word: str, *, is_derived: bool) -> bool:
-    """Return whether an entry of this word is a term."""
+    """Return whether an entry is a term: derived, or neither a stop word nor a single ASCII character."""
     return is_derived or (word not in STOP_WORDS and (len(word) > 1 or not word.isascii()))

@@ -18,14 +18,14 @@ from apportion.core.path_ids import normalised_path
 
 ARTIFACTS_MAX = 500
 ARTIFACT_MAX_BYTES = 448 << 10
-"""In the session's row. The other parts of a row leave room for it, so a new artifact always fits."""
+"""Largest artifact in its session's row. The other parts leave room for it, so a new artifact always fits."""
 
 
 class Pooled(Struct, frozen=True, dict=True):
     """A published artifact. `digest` is over its id, canonical JSON and expiry.
 
     `content_bytes` is the size of content and summary in UTF-8, as either may be selected. `row_bytes` is its
-    size in the session's row: JSON, with the comma behind it.
+    size in the session's row: JSON, with the comma after it.
     """
 
     id: str
@@ -47,11 +47,11 @@ def published(
 ) -> tuple[tuple[Pooled, ...], tuple[str, ...]]:
     """Return the pool with the artifact as its newest, and the ids of evicted artifacts, oldest first.
 
-    The artifact replaces an older one of its id. If there are too many artifacts, the oldest are evicted.
+    The artifact replaces an earlier one with its id. If there are too many artifacts, the oldest are evicted.
     The bound in bytes is applied by the session's row, which holds more than the pool.
 
     Raises:
-        EventError: the artifact gets no id, or is too large.
+        EventError: the artifact gets no id, has an invalid path, or is too large.
     """
     artifact = _pooled(event, secret)
     kept = [other for other in pool if other.id != artifact.id]
@@ -98,9 +98,8 @@ def _pooled(event: ContextArtifact, secret: bytes | None) -> Pooled:
         row_bytes=0,
         expires_us=expires_us,
     )
-    row_bytes = len(
-        canonical_json(pooled)
-    )  # includes the comma: it takes the byte of the digit in `row_bytes=0`
+    # includes the comma, which takes the byte of the digit in `row_bytes=0`
+    row_bytes = len(canonical_json(pooled))
     row_bytes += len(str(row_bytes))
     if row_bytes > ARTIFACT_MAX_BYTES:
         message = f"in its session's row the artifact takes {row_bytes} bytes, more than {ARTIFACT_MAX_BYTES}"

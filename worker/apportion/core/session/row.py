@@ -17,14 +17,14 @@ from apportion.core.session.pool import Pooled
 RECENT_REQUESTS_MAX = 64
 INJECTIONS_MAX = 1_000
 INJECTIONS_MAX_BYTES = 280 << 10
-"""In the row: room for a thousand ids of 256 ASCII characters, and for fewer ids of other characters."""
+"""Bytes in the row: enough for a thousand ids of 256 ASCII characters, or for fewer of other characters."""
 EVICTED_MAX = 1_000
 EVICTED_MAX_BYTES = 128 << 10
 CARRIED_MAX = 4
 CARRIED_MAX_BYTES = 64 << 10
-"""Of all carried values together, before base64."""
+"""Bytes of all carried values together, before base64."""
 ROW_MAX_BYTES = 1 << 20
-"""Of a row in JSON. All other parts have bounds of their own, which leave room for the largest artifact."""
+"""Bytes of a row in JSON. The bounds of the parts besides the pool leave room for the largest artifact."""
 
 _DIGEST_BYTES = len('"sha256:"') + 64
 _OWN_DIGEST_BYTES = len('"own_digest":,') + _DIGEST_BYTES
@@ -54,8 +54,8 @@ class Injection(Struct, frozen=True, array_like=True):
 class Carried(Struct, frozen=True, array_like=True):
     """A value that a strategy keeps for the session's next request under the same policy.
 
-    `requested_us` is the event time of the request that set it. If all values together are too large, the
-    oldest are dropped.
+    `requested_us` is the event time of the request that set it. If there are too many values, or they are too
+    large together, the oldest are dropped.
     """
 
     policy: str
@@ -72,7 +72,7 @@ class Session(Struct, frozen=True, omit_defaults=True):
     """The time of the first event; None before it."""
     last_event_us: int = 0
     idle_timeout_s: int = 0
-    """The timeout of the latest request's policy."""
+    """The timeout of the latest request's policy; before the first request, of the default policy."""
     prompts: int = 0
     """The number of accepted requests, without duplicates."""
     sequence: int = 0
@@ -87,11 +87,11 @@ class Session(Struct, frozen=True, omit_defaults=True):
     evicted: tuple[str, ...] = ()
     """The last ids that were evicted from the pool since the last decision."""
     evicted_unlisted: int = 0
-    """The number of ids that were evicted earlier since then."""
+    """The number of ids that were evicted since the last decision, before the listed ones."""
     carried: tuple[Carried, ...] = ()
     """At most one value for each policy name, newest last."""
     own_digest: str = ""
-    """Over all other fields; pooled artifacts enter as their digests."""
+    """The digest of all other fields, with pooled artifacts as their digests; empty if never written."""
 
     @property
     def expires_us(self) -> int | None:
@@ -106,7 +106,7 @@ class Session(Struct, frozen=True, omit_defaults=True):
         return self.own_digest or digest(_canonical(self))
 
     def seen(self, request_id: str) -> SeenRequest | None:
-        """Return the remembered request of that id."""
+        """Return the remembered request of that id, or None."""
         return next((request for request in self.recent if request.request_id == request_id), None)
 
     def carried_under(self, policy: str) -> Carried | None:
@@ -154,7 +154,10 @@ def session_at(session: Session, event_us: int) -> Session:
 
 
 def after_answer(session: Session, charge: Charge) -> Session:
-    """Return the row after an accepted request that is no duplicate, whatever its status."""
+    """Return the row after an accepted request that is no duplicate; its status does not matter.
+
+    Expired artifacts leave the pool, and the list of evicted ids is emptied first.
+    """
     prompt = session.prompts + 1
     pool = session.pool
     if charge.expired:

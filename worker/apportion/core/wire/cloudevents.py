@@ -20,10 +20,10 @@ _JSON = ("content-type", b"application/json")
 CALLER_HEADER = "apportion-caller"
 """The header by which a client recognises the answers to its own events."""
 _PASSED_ON_MAX_BYTES = {"traceparent": 256, "tracestate": 512, CALLER_HEADER: 128}
-"""Headers that answers copy from their events, and their largest sizes; longer headers are dropped. The sizes
-of a trace are the ones that W3C Trace Context requires every receiver to pass on."""
+"""Headers that answers copy from their events, and their largest sizes in bytes; longer headers are dropped.
+W3C Trace Context requires every receiver to pass on trace headers of these sizes."""
 _REPLY_MAX_BYTES = 256
-"""The largest value of a header that a setting lists."""
+"""The largest value of a header that the setting `reply_headers` lists."""
 
 
 class _Envelope(Struct):
@@ -43,7 +43,9 @@ def require_readable(record: Record) -> None:
 
 
 def event_value(record: Record, bounds: Bounds) -> bytes | None:
-    """Return the event's own JSON: the record's value, or the data of an envelope (structured mode).
+    """Return the event's own JSON: the record's value, or an envelope's data (structured mode).
+
+    None: the record has no value.
 
     Pointers in errors are relative to the event, not to the envelope.
 
@@ -85,8 +87,8 @@ class EventHeaders:
     ) -> None:
         """`source` and the event's id together identify an event, however often it is sent.
 
-        `more` are headers that all events of the type have besides. `reply_headers` are copied from their
-        causes, like the headers of a trace.
+        `more` are further headers of all events of the type. `reply_headers` are copied from the received
+        event, like the headers of a trace.
         """
         self._passed_on = _PASSED_ON_MAX_BYTES | dict.fromkeys(reply_headers, _REPLY_MAX_BYTES)
         self._version = ("ce_specversion", b"1.0")
@@ -97,7 +99,7 @@ class EventHeaders:
     def build(
         self, event_id: str, received: Headers, time: str | None = None
     ) -> tuple[tuple[str, bytes], ...]:
-        """Return the headers of an event, with the headers that are passed on from its cause."""
+        """Return the headers of an event, including copies from `received`, the headers of its cause."""
         named = ("ce_id", event_id.encode())
         timed = () if time is None else (("ce_time", time.encode()),)
         copied = _copied(received, self._passed_on) if received else ()

@@ -56,7 +56,7 @@ def event_of(record: Record, bounds: Bounds) -> Event:
     """Return the event that a record holds, as its value or in an envelope.
 
     Raises:
-        EventError: the record cannot be read, holds no event, or passes a bound.
+        EventError: the record cannot be read, holds no event, or exceeds a bound.
     """
     return decode(event_value(record, bounds), bounds)
 
@@ -87,7 +87,7 @@ def decode(value: bytes | None, bounds: Bounds) -> Event:
 
 
 def _repaired(value: bytes, error: Exception, bounds: Bounds) -> Event:
-    """Return the event of a value that could not be decoded as it is.
+    """Return the event of a value that could not be decoded as it is, after repairs of `core.wire.repair`.
 
     The depth at which msgspec gives up depends on the Python version. So the depth is checked first,
     for every error of msgspec.
@@ -123,10 +123,10 @@ def _too_deep(bounds: Bounds) -> EventError:
 
 
 def _named(value: bytes, pointer: str) -> str:
-    """Return the pointer with the number of the layer, if msgspec gives only `$.layers[...]` or `$.layers`.
+    """Return the pointer with a layer's index, if msgspec gives only `$.layers[...]` or `$.layers`.
 
-    A layer is named by its place among the given ones, because its name may be private. In a message of a
-    conversation, msgspec leaves out unknown names, so the pointer names the message itself.
+    A layer's name may be private, so its index among the given layers is used. In a message, msgspec gives
+    `[...]` for an unknown key, so the pointer ends at the message.
     """
     before, _, rest = pointer.partition("[...]")
     if before == "$.layers":
@@ -205,7 +205,7 @@ def _check_candidates(candidates: Sequence[Candidate], bounds: Bounds, pointer: 
 
 
 def _at(pointer: str, index: int) -> str:
-    """Return a candidate's pointer. Only for errors: it takes a third of the time of a check that passes."""
+    """Return a candidate's pointer. Call it only for an error: it takes a third of the time of a check."""
     return pointer.replace("%d", str(index))
 
 

@@ -1,6 +1,6 @@
 """Dead letters: records that hold refused events as they were received.
 
-Every dead letter fits into its topic. So the rest of a long value, long headers and a long key are left out.
+To fit into its topic, a dead letter leaves out the rest of a long value, long headers and a long key.
 """
 
 from msgspec import json
@@ -16,7 +16,7 @@ COMPLETE_MAX_BYTES = 1 << 20
 KEPT_BYTES = 256 << 10
 """The kept bytes of a longer value; also the longest key that is kept."""
 HEADERS_MAX_BYTES = 512 << 10
-"""The longest headers that are kept, as a dead letter holds them: an empty one takes 8 bytes there."""
+"""The longest headers that are kept, as JSON in a dead letter: an empty header takes 8 bytes there."""
 
 
 def dead_letter(record: Record, error: EventError, engine_version: str) -> ContextDeadLetter:
@@ -54,7 +54,7 @@ def dead_letter(record: Record, error: EventError, engine_version: str) -> Conte
 
 
 def holding(letter: ContextDeadLetter, kept: DeadLetterValue) -> ContextDeadLetter:
-    """Return a dead letter that keeps the whole event, or only its digest and size.
+    """Return a dead letter unchanged, or without headers and with only the value's digest and size.
 
     The key always stays, so that consumers can find the dead letters of a session.
     """

@@ -1,6 +1,6 @@
 """Messages for values that are no JSON: their encoding, or the column where parsing stopped.
 
-They help to find the mistake and never repeat what the client sent.
+They help to find the mistake, and never repeat a client's text.
 """
 
 import re
@@ -15,7 +15,8 @@ _ENCODINGS = (
 _REGISTRY_FRAME = re.compile(rb"\x00(?!\{\x00|\x00\x00\{\x00{3}|\x00\xfe\xff).{4}|\x01.{16}\s*\{", re.DOTALL)
 """The beginning that a registry's serializers write: byte 0 and a schema's id, or byte 1 and its GUID.
 
-What follows may be JSON, Avro or Protobuf. The exceptions are a `{` or a byte order mark in UTF-16 or UTF-32.
+JSON, Avro or Protobuf may follow the id; only JSON is recognised after a GUID. A `{` or byte order mark in
+UTF-16 or UTF-32 is no frame.
 """
 
 _REASON = re.compile(r"JSON is malformed: (?P<what>.+) \(byte (?P<byte>[0-9]+)\)")
@@ -44,7 +45,7 @@ def why_not_json(value: bytes, reason: str) -> str:
 
 
 def one_line(value: bytes) -> str:
-    """Return a hint for a message if a value is a line of a pretty-printed object, else the empty string."""
+    """Return a hint if a value looks like a line of a pretty-printed object, else the empty string."""
     line = value.strip()
     is_part = line.endswith((b"{", b"[", b",")) or line in (b"}", b"]")
     return "; in JSON lines an event stands on one line, not pretty-printed on several" if is_part else ""

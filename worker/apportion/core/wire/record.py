@@ -28,7 +28,7 @@ class Record(Struct, frozen=True):
 
 
 def header(headers: Headers, name: str) -> bytes | None:
-    """Return the value of the first header of that name, in any case; `name` is in lower case."""
+    """Return the value of the first header of that name in any case, or None; `name` is in lower case."""
     for header_name, value in headers:
         if lowered(header_name) == name:
             return value

@@ -14,13 +14,13 @@ _PLACE = re.compile(rf"(?P<what>.*?){_AT}", re.DOTALL)
 _FIELD = re.compile(
     rf"Object (?P<fault>missing required|contains unknown) field `(?P<field>.*?)`{_AT}", re.DOTALL
 )
-"""Matches whole messages only, because quoted text of a client may look like the end of a message."""
+"""Use both patterns with `fullmatch`, because text of a client may look like the end of a message."""
 
 _CANDIDATE_FIELDS = Candidate.__struct_fields__
 _EVENTS = (ContextRequest, ContextArtifact, ContextRetraction)
 _EVENT_FIELDS = sorted({name for event in _EVENTS for name in event.__struct_fields__})
 _NAME_MAX_CHARACTERS = 64
-"""The longest unknown name that is compared with the known ones."""
+"""The longest unknown name that is compared with known names."""
 _TIMESTAMP = "expected an RFC 3339 timestamp with an offset, as 2026-01-31T12:00:00Z"
 
 
@@ -49,7 +49,7 @@ def refusal(text: str) -> EventError:  # noqa: PLR0911 - a table of messages, a 
 
 
 def _meant(field: str, place: str) -> str:
-    """Return a hint at the known field whose name is like an unknown one, or the empty string."""
+    """Return a hint at the known field with the most similar name, or the empty string."""
     known = _CANDIDATE_FIELDS if place.startswith(("$.candidates[", "$.artifact")) else _EVENT_FIELDS
     near = get_close_matches(field, known, n=1) if len(field) <= _NAME_MAX_CHARACTERS else ()
     return f"; did you mean {near[0]}?" if near else ""

@@ -1,6 +1,6 @@
 """Repairs of refused values: nulls for absent fields, and halves of surrogate pairs, from other serializers.
 
-A good event needs no repair and pays nothing.
+Valid events need no repair and cost nothing here.
 """
 
 import re
@@ -15,7 +15,7 @@ _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
     re.DOTALL,
 )
-"""An escape in a JSON string; an escaped backslash is matched as a whole, and what follows it is text."""
+"""An escape in a JSON string; an escaped backslash is matched whole, so the text after it is no escape."""
 
 _OPTIONAL = frozenset(
     field.encode_name
@@ -29,14 +29,15 @@ _VERBATIM = ("messages", "new_message")
 
 
 def with_whole_pairs(value: bytes) -> bytes:
-    """Return JSON with U+FFFD for each half of a surrogate pair; the length stays, and so do all places."""
+    """Return JSON with U+FFFD for each half of a surrogate pair without its other half; no byte moves."""
     return _ESCAPE.sub(lambda escape: rb"\ufffd" if escape["half"] else escape[0], value)
 
 
 def without_nulls(value: bytes) -> bytes:
     """Return JSON without the members that are null and named as an optional field of an event.
 
-    JSON with a number that is too long to be read or written is returned as it is.
+    Nulls in the messages of a conversation stay. A value that cannot be decoded, or has a number that is too
+    long, is returned unchanged.
     """
     try:
         return msgspec.json.encode(_without_nulls(msgspec.json.decode(value)))

@@ -13,7 +13,7 @@ _ESTIMATORS = {counter.name: counter for counter in ESTIMATORS}
 
 
 class _Counters(Mapping[str, TokenCounter]):
-    """A counter for every CounterName; a lookup of any other name raises KeyError."""
+    """A counter for each CounterName; a lookup of another name raises KeyError."""
 
     def __getitem__(self, name: str) -> TokenCounter:
         return exact_counter(name) if name in PATTERNS else _ESTIMATORS[name]

@@ -103,8 +103,8 @@ def exact_counter(name: str) -> TokenCounter:
 def load_tokenizer(encoding: str) -> Tokenizer:
     """Return the tokenizer of an encoding, loaded once.
 
-    It remembers pieces of text by thread, in at most 16 MiB. With more than two tokenizers in a thread these
-    would displace each other.
+    It remembers pieces of text by thread, in at most 16 MiB. More than two tokenizers in a thread would
+    evict each other's pieces.
 
     Raises:
         ImportError: the package of the tokenizer is not installed.

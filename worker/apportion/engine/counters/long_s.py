@@ -2,10 +2,10 @@
 
 The encodings' patterns ignore the case of contractions, and the long s is another small form of `S`.
 The tokenizer does not know it. A text in which it follows an apostrophe is split here, and its pieces are
-counted one by one. The tokenizer splits no piece further, except one that ends with such a contraction.
+counted one by one. The tokenizer splits no piece further, except a piece that ends with such a contraction.
 
-Of this piece the contraction is counted apart from the word before it. That is exact, because no token of
-either vocabulary has the end of a word, then an apostrophe, and then its own end or the first byte of a
+In such a piece, the contraction is counted apart from the word before it. That is exact, because no token of
+either vocabulary has an apostrophe after the end of a word, and then ends or goes on with the first byte of a
 long s. The only exception is the token ` I'` of `o200k_base`. The tests search both vocabularies for others.
 """
 
@@ -39,7 +39,7 @@ def taken_apart(text: str, pattern: str, classes: Path) -> tuple[list[str], int,
 def _compiled(pattern: str, classes: Path, *, astral: bool) -> re.Pattern[str]:
     """Compile a pattern with explicit ranges, because Python's character classes depend on its version.
 
-    Ranges of astral characters are left out for texts that have none: each is compared with each character.
+    Without `astral`, ranges above U+FFFF are left out, because each range is compared with each character.
     """
     ranges = _ranges(classes.read_bytes(), sys.maxunicode if astral else ord(_BMP_LAST))
 
@@ -54,7 +54,7 @@ def _compiled(pattern: str, classes: Path, *, astral: bool) -> re.Pattern[str]:
 
 
 def _ranges(data: bytes, last: int) -> dict[str, str]:
-    """Return the ranges of each class as the content of a set; the file has their number before them."""
+    """Return the ranges of each class, up to `last`, in the syntax of a set; their number comes first."""
     ranges, start = {}, 0
     for name in _CLASSES:
         (number,) = unpack_from("<I", data, start)

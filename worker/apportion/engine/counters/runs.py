@@ -1,14 +1,14 @@
 """Exact and fast counting of long runs of one character, such as rulers (`------`).
 
-For some characters the vocabularies have tokens of up to 112 of them. In a run the tokenizer tries all of
-these at each place: up to 0.35 µs a character, forty times the time of other text. Its result mostly repeats
-the token of 64 characters.
+For some characters, the vocabularies have tokens of up to 112 repetitions. In a run, the tokenizer tries all
+these tokens at each place: up to 0.35 µs per character, forty times as long as for other text. Its result
+mostly repeats the token of 64 characters.
 
 The method relies on a property of BPE that the tokenizer itself uses: the encoding of a text is the only
-sequence of tokens in which each pair of neighbours, joined, is encoded as this pair. A run is cut, and
-repeated tokens of 64 are left out between the parts. The encoded parts with these tokens between them are the
-encoding of the whole, if each pair of neighbours at the cut has this property. This is checked for every run.
-A run that fails is counted undivided.
+sequence of tokens in which the joined text of each pair of neighbours is encoded as this pair. A run is cut,
+and repeated tokens of 64 are left out between the parts. The encoded parts with these tokens between them are
+the encoding of the whole, if each pair of neighbours at the cut has this property. This is checked for every
+run. A run that fails is counted undivided.
 
 The property holds within a piece of the encoding's pattern, and no piece begins or ends within a run of
 punctuation. The end of a run's piece does not depend on the text before the run, with one exception. After a
@@ -51,7 +51,7 @@ class Tokenizer(Protocol):
 
 
 def has_long_run(text: str) -> bool:
-    """Return whether a text has a run that is counted by the token that it repeats."""
+    """Return whether a text has a run of at least 128 of one of the characters."""
     # no loop: this runs for each text, and a generator takes longer than the search
     return len(text) >= _SHORTEST and (
         _DASHES in text or _EQUALS in text or _SLASHES in text or _STARS in text or _HASHES in text
@@ -59,7 +59,7 @@ def has_long_run(text: str) -> bool:
 
 
 class _Cut(NamedTuple):
-    """A cut in a run: the end of a part, the start of the next, and the token repeated between them."""
+    """A cut in a run: the end of a part, the start of the next, the token between them, and how often."""
 
     end: int
     start: int
@@ -90,7 +90,7 @@ class RunCounter:
         return self._count(text)
 
     def _cuts(self, text: str) -> Iterator[_Cut]:
-        """Yield a cut for each long run: from after its first repeated token to the last one or two."""
+        """Yield a cut for each long run; at least 64 and at most 127 characters are left after it."""
         for run in _LONG_RUN.finditer(text):
             start, end = run.span()
             character, before = text[start], text[max(0, start - 1) : start]
@@ -102,7 +102,11 @@ class RunCounter:
                 yield _Cut(start + lead, start + lead + times * _REPEATED, repeated, times)
 
     def _repeats_after(self, before: str, character: str) -> tuple[int, int]:
-        """Return the number of characters of a run before the first repeated token, and that token."""
+        """Return the number of characters of a run before a cut, and the repeated token.
+
+        The cut is at the first repeated token. If the run begins with that token or does not have it, the cut
+        is after 64 characters.
+        """
         (repeated, *_) = self._tokenizer.encode_ordinary(character * _REPEATED)
         tokens = self._tokenizer.encode_ordinary(before + character * 4 * _REPEATED)
         if repeated not in tokens:

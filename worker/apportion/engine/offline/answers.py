@@ -19,7 +19,7 @@ from apportion.engine.offline.sessions import Sessions
 def answer_lines(
     lines: Iterable[Record], sessions: Sessions, bounds: Bounds
 ) -> Iterator[Answered | ContextDeadLetter]:
-    """Yield the answer to each request, and the dead letter of each refused event."""
+    """Yield the answer to each request and the dead letter of each refused event; artifacts yield nothing."""
     for line in lines:
         try:
             outcome = sessions.handle(event_of_line(line, bounds))

@@ -1,6 +1,6 @@
 """JSON lines of a stream as records of topic `-` and partition 0; the number of a line is its offset.
 
-A line ends at a line feed. Bytes after the last line feed are a line, too. A record does not depend on the
+A line ends at a line feed. Bytes after the last line feed are a line as well. A record does not depend on the
 file's name, so the same lines give the same bytes. Memory is bounded for lines of any length.
 """
 
@@ -16,7 +16,7 @@ from apportion.core.wire.record import Record
 FILE_TOPIC = "-"
 """The topic of records that are lines of a file."""
 UNKNOWN_MS = -1
-"""The record time of a line."""
+"""The record time of a line, which is unknown."""
 _PIECE_BYTES = 1 << 16
 
 
@@ -53,7 +53,7 @@ def write_line(descriptor: int, line: bytes) -> None:
 
 
 def _cut(stream: BinaryIO, number: int, first: bytes) -> CutRecord:
-    """Read the rest of a line after its first part, without keeping it."""
+    """Return the record of a long line; the rest of the line is read and not kept."""
     size_bytes, hashed = 0, hashlib.sha256()
     piece = first
     while piece:

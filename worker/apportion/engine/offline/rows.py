@@ -1,4 +1,4 @@
-"""Rows of sessions in memory. They are encoded to save memory, except the most recently used rows.
+"""Rows of sessions in memory. They are encoded to save memory, except the most recently stored rows.
 
 A decoded row keeps the prepared artifacts of its pool for the next request.
 """
@@ -10,7 +10,7 @@ import msgspec
 from apportion.core.session.row import EMPTY, Session
 
 _IN_USE_MAX = 32
-"""Number of rows that are kept decoded; a row can have 1 MiB."""
+"""Number of rows that stay decoded; a row can have 1 MiB."""
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Session)

@@ -29,7 +29,7 @@ def read_policy(toml: bytes, source: str) -> Policy:
     """
     try:
         raw = tomllib.loads(toml.decode())
-    except (ValueError, RecursionError) as error:  # a ValueError alone: an integer of thousands of digits
+    except (ValueError, RecursionError) as error:  # a plain ValueError: an integer of thousands of digits
         raise PolicyError((Problem("file", f"not TOML in UTF-8: {error}"),), source) from None
     try:
         return parse_policy(raw)

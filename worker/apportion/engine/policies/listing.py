@@ -21,7 +21,7 @@ class ListedPolicy(Struct, frozen=True):
 
 
 def listed(timeline: Timeline, builtin: Iterable[Policy]) -> tuple[ListedPolicy, ...]:
-    """Return the policies of a group after all published ones apply: those from files, then from the topic.
+    """Return a group's policies once all published ones apply: from files first, then from the topic.
 
     A version in the topic replaces the same version in a file.
     """
