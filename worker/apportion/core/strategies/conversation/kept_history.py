@@ -7,12 +7,16 @@ from msgspec import Struct
 
 from apportion.core.events import Conversation
 from apportion.core.results import Margin
-from apportion.core.strategies.conversation.chat_state import SentBeginning, decode_state
+from apportion.core.strategies.conversation.chat_state import (
+    MessageDigests,
+    MessagePlace,
+    SentBeginning,
+    decode_state,
+)
 from apportion.core.strategies.conversation.choose import newest
 from apportion.core.strategies.conversation.clearing import Clearing, clear, clearable_results
 from apportion.core.strategies.conversation.groups import Plan
 from apportion.core.strategies.conversation.messages import Chat
-from apportion.core.strategies.conversation.places import MessageDigests, MessagePlace
 from apportion.core.strategies.conversation.policy import ConversationPolicy
 from apportion.core.strategies.conversation.window import allowed_cuts, free_messages, keep_window
 from apportion.core.strategy_api.task import OwnPart, SessionPart, Task

@@ -15,9 +15,13 @@ from apportion.core.canonical_json import canonical_json_of_any, canonical_json_
 from apportion.core.events import Opt
 from apportion.core.history import as_message
 from apportion.core.results import Breakpoint, ChatWindow, WindowBreak
-from apportion.core.strategies.conversation.chat_state import SentBeginning
+from apportion.core.strategies.conversation.chat_state import (
+    MessageDigests,
+    MessagePlace,
+    SentBeginning,
+    short_digest,
+)
 from apportion.core.strategies.conversation.kept_history import ConversationTask, KeptHistory
-from apportion.core.strategies.conversation.places import MessageDigests, MessagePlace, short_digest
 
 _BREAKPOINTS_MAX = 4
 _DIGEST_BYTES = 4

@@ -51,8 +51,7 @@ from apportion.core.strategies.lanes.select import (
 from apportion.core.strategies.lanes.units import compete, in_output_order
 from apportion.core.strategy_api.certificate import BoundedChoice, Cap, certify
 from apportion.core.strategy_api.levers import Ceiling, Lever, Levers, Meaning, ScoreField
-from apportion.core.strategy_api.strategy import CandidateNeeds, missing
-from apportion.core.strategy_api.supersession import mark_superseded
+from apportion.core.strategy_api.strategy import CandidateNeeds, mark_superseded, missing
 from apportion.core.strategy_api.task import SessionPart
 from apportion.core.strategy_api.verdict import GroupBounds, Verdicts, mark_repeats
 
