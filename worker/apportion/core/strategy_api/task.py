@@ -23,11 +23,26 @@ from apportion.core.text.tokens import TokenCounter
 P = TypeVar("P", bound=Policy)
 T = TypeVar("T", bound="OwnPart | None")
 
+AGE_EDGES_S = (60, 300, 1_800, 7_200, 86_400)
+"""Upper edges of the age classes 0 to 4, exclusive; class 5 is all above. Source: the Composer.
+
+The classes are coarse, so that a few seconds rarely change a score.
+"""
 NO_AGE = -1
 """The age class of a candidate that gives neither a creation time nor a recency bucket."""
 
 _encode = msgspec.json.Encoder().encode
 _by_id = attrgetter("id", "tie")
+
+
+def recency_bucket(age: int) -> int:
+    """Return the bucket of an age class: 5 for class 0 (the most recent) to 0 for class 5."""
+    return len(AGE_EDGES_S) - age
+
+
+def age_of(recency_bucket: int) -> int:
+    """Return the age class of a bucket."""
+    return len(AGE_EDGES_S) - recency_bucket
 
 
 class Prepared(Struct, frozen=True, gc=False):

@@ -18,9 +18,9 @@ from apportion.core.strategy_api.certificate import BoundedChoice, Cap, certify
 from apportion.core.strategy_api.strategy import set_costs
 from apportion.core.strategy_api.task import Task
 from apportion.core.strategy_api.verdict import Bound, mark_covered
+from apportion.core.text import join
 from apportion.core.text.cut import largest
 from apportion.core.text.piecewise_count import Joined
-from apportion.core.text.render import join
 from apportion.core.text.tokens import Units, units_of
 
 

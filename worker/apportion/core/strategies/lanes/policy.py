@@ -24,8 +24,7 @@ from apportion.core.strategy_api.policy import (
     clashing_priorities,
     integer,
 )
-from apportion.core.strategy_api.recency import AGE_EDGES_S
-from apportion.core.strategy_api.task import Prepared
+from apportion.core.strategy_api.task import AGE_EDGES_S, Prepared
 from apportion.core.strategy_api.verdict import GroupBounds
 
 KIND_ORDER = (

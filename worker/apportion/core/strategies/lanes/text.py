@@ -6,9 +6,9 @@ from functools import lru_cache
 
 from apportion.core.strategies.lanes.rank import Artifact
 from apportion.core.strategy_api.fit import Piece
+from apportion.core.text import join
 from apportion.core.text.piecewise_count import Joined
 from apportion.core.text.reckoning import Correction
-from apportion.core.text.render import join
 from apportion.core.text.tokens import TokenCounter, units_of
 
 _COUNTS_OF_WHOLE = 4
