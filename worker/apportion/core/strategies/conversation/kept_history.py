@@ -80,7 +80,7 @@ def keep_history(task: ConversationTask, counted: CountedChat, room_tokens: int)
         # a boundary may be at any index, even inside a group of calls
         boundary = 0 if state.boundary is None else digests.find(state.boundary, lambda _: True)
         clearing = clear(
-            clearable_results(messages, counted.chat, plan, table.exclude, counted.contents, task.counter),
+            clearable_results(counted.chat, plan, table.exclude, counted.contents, task.counter),
             table,
             cost_tokens=sum([costs[index] for index in _free_messages(plan) if index >= (may_stay or 0)]),
             room_tokens=room_tokens,

@@ -7,6 +7,7 @@ although it is now pinned or in the history.
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from posixpath import commonprefix
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
@@ -166,9 +167,8 @@ def _count_unchanged(last: SentBeginning | None, current: SentBeginning) -> int:
     """Return the number of messages at the beginning of a text that are the same in the last text."""
     if last is None or last.system != current.system:
         return 0
-    before, now = last.pins + last.history, current.pins + current.history
-    numbers = range(min(len(before), len(now)) // _DIGEST_BYTES)
-    return next((n for n in numbers if _at(before, n) != _at(now, n)), len(numbers))
+    # a shared first part of a digest does not count
+    return len(commonprefix([last.pins + last.history, current.pins + current.history])) // _DIGEST_BYTES
 
 
 def _first_break(task: ConversationTask) -> WindowBreak:
@@ -199,10 +199,6 @@ def _break_in_place(
         (unchanged < pinned, WindowBreak.PINS_CHANGED),
     )
     return next((cause for holds, cause in causes if holds), WindowBreak.MESSAGES_CHANGED)
-
-
-def _at(digests: bytes, index: int) -> bytes:
-    return digests[index * _DIGEST_BYTES : (index + 1) * _DIGEST_BYTES]
 
 
 def _breakpoints(kept: KeptHistory, sent: SentChat, unchanged: int) -> tuple[Breakpoint, ...]:
