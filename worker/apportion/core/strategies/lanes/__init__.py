@@ -203,7 +203,7 @@ def _select(
     """Return the selection, its output order, and the choice of the prefix rule if the policy has one."""
     new_order, prefix = _new_order(task, choosable), task.policy.prefix
     if not prefix.weight:
-        selection = greedy(choosable, new_order())
+        selection = greedy(Selection(choosable, new_order()))
         order = output_order(choosable, selection)
         settle(choosable, selection)
         return selection, order, None

@@ -100,7 +100,7 @@ def hold_beginning(
     cold: bool,
 ) -> Holding:
     """Return the selection that the rule chooses; `new_order` makes the order of one selection."""
-    base = greedy(choosable, new_order(), records_all=False)
+    base = greedy(Selection(choosable, new_order()), records_all=False)
     if sum([choosable.costs[index] for index in choosable.protected]) > choosable.limit_tokens:
         base.record_rest()
         order = output_order(choosable, base)
@@ -180,7 +180,8 @@ class _BreakSearch:
                 break
             # Step 3: select with this beginning held. The first bar is the one that is reported.
             self.tried += 1
-            selection = greedy(self._choosable, new_order(), held[:length], records_all=False)
+            selection = Selection(self._choosable, new_order())
+            greedy(selection, held[:length], records_all=False)
             bar = self._bar_of(selection)
             if bar is not None:
                 self.bar = self.bar or bar

@@ -7,6 +7,7 @@ final one into the verdicts.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress, count
+from typing import TypeVar
 
 from msgspec import UNSET, Struct
 
@@ -53,6 +54,9 @@ class QuotaUse:
         if quota.items is not None and self._items[key] >= quota.items:
             return True
         return quota.tokens is not None and self._tokens[key] + artifact.cost > quota.tokens
+
+
+_S = TypeVar("_S", bound="Selection")
 
 
 class Choosable(Struct, frozen=True):
@@ -117,13 +121,15 @@ class Selection:
         self.over_quota: list[int] = []
         """The candidates that the quota of their source rejected."""
         self.order = order
-        self._choosable = choosable
+        self.reserve = 0
+        """The tokens of the limit that are kept for other lanes at present."""
+        self.choosable = choosable
         self._quota_use = choosable.quota_use()
         self._rest: Iterator[int] = iter(())
 
     def take(self, index: int) -> None:
         """Select a candidate, whether it fits or not."""
-        choosable = self._choosable
+        choosable = self.choosable
         cost = choosable.costs[index]
         self.taken[index] = 1
         self.used[choosable.lane_of[index]] += cost
@@ -137,19 +143,20 @@ class Selection:
 
         # Selected candidates reduce the claim. A lane without further candidates has no claim.
         def unmet(lane: int) -> int:
-            return max(0, self._choosable.claim(lane) - self.used[lane])
+            return max(0, self.choosable.claim(lane) - self.used[lane])
 
-        floors = self._choosable.floors
-        reserve = sum([unmet(lane) for lane, _ in floors])
+        floors = self.choosable.floors
+        self.reserve = sum([unmet(lane) for lane, _ in floors])
         for lane, indices in floors:
-            reserve -= unmet(lane)
-            self.fill_floor(lane, indices, reserve)
-            reserve += unmet(lane)
+            self.reserve -= unmet(lane)
+            self.fill_floor(lane, indices)
+            self.reserve += unmet(lane)
+        self.reserve = 0
 
-    def fill_floor(self, lane: int, indices: Sequence[int], reserve: int) -> None:
+    def fill_floor(self, lane: int, indices: Sequence[int]) -> None:
         """Select candidates that fit into the lane and into the limit minus the reserve, up to the floor."""
-        taken, used, costs, quota_use = self.taken, self.used, self._choosable.costs, self._quota_use
-        floor, ceiling = self._choosable.lanes[lane].floor, self._choosable.lanes[lane].ceiling
+        taken, used, costs, quota_use = self.taken, self.used, self.choosable.costs, self._quota_use
+        floor, ceiling = self.choosable.lanes[lane].floor, self.choosable.lanes[lane].ceiling
         for index in self.order.arrange(indices):
             if used[lane] >= floor:
                 break
@@ -157,7 +164,7 @@ class Selection:
             if not taken[index] and (quota_use is None or not quota_use.refuses(index)):
                 if cost > ceiling - used[lane]:
                     self.tight.add(lane)
-                elif cost <= self.left_tokens - reserve:
+                elif cost <= self.left_tokens - self.reserve:
                     self.take(index)
 
     def fill(self, indices: Sequence[int], *, records_all: bool) -> None:
@@ -173,9 +180,9 @@ class Selection:
         self._continue(records_all=True)
 
     def _continue(self, *, records_all: bool) -> None:
-        taken, used, lanes = self.taken, self.used, self._choosable.lanes
-        costs, lane_of = self._choosable.costs, self._choosable.lane_of
-        least_tokens = 0 if records_all else min(map(costs.__getitem__, self._choosable.rest), default=0)
+        taken, used, lanes = self.taken, self.used, self.choosable.lanes
+        costs, lane_of = self.choosable.costs, self.choosable.lane_of
+        least_tokens = 0 if records_all else min(map(costs.__getitem__, self.choosable.rest), default=0)
         redundant, quota_use = self.order.redundant, self._quota_use
         for index in self._rest:
             if index in redundant:
@@ -226,15 +233,13 @@ def choosable_of(ranked: Iterable[Artifact], lanes: Iterable[Lane], limit_tokens
     )
 
 
-def greedy(
-    choosable: Choosable, order: Order, held: Iterable[int] = (), *, records_all: bool = True
-) -> Selection:
-    """Return a selection: protected and held candidates without bounds, then floors, then the others.
+def greedy(selection: _S, held: Iterable[int] = (), *, records_all: bool = True) -> _S:
+    """Fill a selection: protected and held candidates without bounds, then floors, then the others.
 
     The first round of floors keeps a reserve for the unmet claims of other lanes. A claim is the lesser of
     floor and available tokens, minus the used tokens. `records_all` is as in `Selection.fill`.
     """
-    selection = Selection(choosable, order)
+    choosable = selection.choosable
     for index in choosable.protected:
         selection.take(index)
     for index in held:
@@ -243,7 +248,7 @@ def greedy(
     if len(choosable.floors) > 1:
         selection.fill_with_reserve()
     for lane, indices in choosable.floors:
-        selection.fill_floor(lane, indices, 0)
+        selection.fill_floor(lane, indices)
     selection.fill(choosable.rest, records_all=records_all)
     return selection
 
