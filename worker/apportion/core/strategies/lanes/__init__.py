@@ -162,7 +162,7 @@ class LanesStrategy:
         selection, order, holding = _select(task, ranked, choosable)
         certificate = _certificate(policy, choosable, selection) if policy.certificate.enabled else None
         bounds = [
-            GroupBounds(lane.name, lane.floor, lane.ceiling, used < lane.floor) if used else lane.empty
+            GroupBounds(lane.name, lane.floor, lane.ceiling, used < lane.floor)
             for lane, used in zip(choosable.lanes, selection.used, strict=True)
         ]
         selected = [choosable.artifacts[index] for index in order]

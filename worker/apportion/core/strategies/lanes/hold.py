@@ -21,7 +21,7 @@ from itertools import accumulate
 
 from msgspec import Struct
 
-from apportion.core.overlap.selection_order import Order
+from apportion.core.overlap.selection_order import Canonical, Order
 from apportion.core.results import PrefixBreakReason
 from apportion.core.strategies.lanes.policy import PrefixPolicy
 from apportion.core.strategies.lanes.prefix_state import PrefixItem, piece_digest
@@ -122,32 +122,22 @@ def _longest_beginning(
     choosable: Choosable, previous: PreviousText
 ) -> tuple[Sequence[int], PrefixBreakReason | None]:
     """Return the longest beginning that can be held, and the reason for its end."""
-    costs, lane_of = choosable.costs, choosable.lane_of
-    left_tokens = choosable.limit_tokens
-    left_in_lane = [lane.ceiling for lane in choosable.lanes]
-    quota_use = choosable.quota_use()
+    selection = Selection(choosable, Canonical(choosable.scores))
     for protected_index in choosable.protected:
-        if quota_use is not None:
-            quota_use.take(protected_index)
-        left_tokens -= costs[protected_index]
-        left_in_lane[lane_of[protected_index]] -= costs[protected_index]
-    protected = set(choosable.protected)
+        selection.take(protected_index)
     held: list[int] = []
     for index in previous.indices:
         if isinstance(index, PrefixBreakReason):
             return held, index
-        if index not in protected:
-            cost, lane = costs[index], lane_of[index]
-            if quota_use is not None:
-                if quota_use.refuses(index):
-                    return held, PrefixBreakReason.SOURCE_MAX
-                quota_use.take(index)
-            if cost > left_in_lane[lane]:
+        if not selection.taken[index]:
+            cost, lane = choosable.costs[index], choosable.lane_of[index]
+            if selection.quota_use is not None and selection.quota_use.refuses(index):
+                return held, PrefixBreakReason.SOURCE_MAX
+            if cost > choosable.lanes[lane].ceiling - selection.used[lane]:
                 return held, PrefixBreakReason.LANE_MAX
-            if cost > left_tokens:
+            if cost > selection.left_tokens:
                 return held, PrefixBreakReason.LIMIT
-            left_in_lane[lane] -= cost
-            left_tokens -= cost
+            selection.take(index)
         held.append(index)
     return held, None
 

@@ -18,9 +18,6 @@ from apportion.core.strategies.lanes.policy import Lane
 from apportion.core.strategies.lanes.rank import Artifact
 from apportion.core.strategy_api.verdict import Bound, mark_covered
 
-# loops over candidates read these: Python 3.11 takes 0.05 to 0.2 µs to look up a member of an enum
-_FULL, _LANE, _LIMIT = Fidelity.FULL, Bound.LANE, Bound.LIMIT
-
 
 def has_quota(artifact: Artifact) -> bool:
     """Return whether a candidate has a source, and its lane a quota."""
@@ -82,10 +79,6 @@ class Choosable(Struct, frozen=True):
     has_quotas: bool
     """True if a candidate has a quota of its source."""
 
-    def quota_use(self) -> QuotaUse | None:
-        """Return the use of quotas before anything is selected; None if there are no quotas."""
-        return QuotaUse(self.artifacts) if self.has_quotas else None
-
     def claim(self, lane: int) -> int:
         """Return the tokens that a lane's floor can use at most."""
         return min(self.lanes[lane].floor, self.available[lane])
@@ -124,7 +117,7 @@ class Selection:
         self.reserve = 0
         """The tokens of the limit that are kept for other lanes at present."""
         self.choosable = choosable
-        self._quota_use = choosable.quota_use()
+        self.quota_use = QuotaUse(choosable.artifacts) if choosable.has_quotas else None
         self._rest: Iterator[int] = iter(())
 
     def take(self, index: int) -> None:
@@ -134,8 +127,8 @@ class Selection:
         self.taken[index] = 1
         self.used[choosable.lane_of[index]] += cost
         self.left_tokens -= cost
-        if self._quota_use is not None:
-            self._quota_use.take(index)
+        if self.quota_use is not None:
+            self.quota_use.take(index)
         self.value += self.order.taken(index) * cost
 
     def fill_with_reserve(self) -> None:
@@ -155,7 +148,7 @@ class Selection:
 
     def fill_floor(self, lane: int, indices: Sequence[int]) -> None:
         """Select candidates that fit into the lane and into the limit minus the reserve, up to the floor."""
-        taken, used, costs, quota_use = self.taken, self.used, self.choosable.costs, self._quota_use
+        taken, used, costs, quota_use = self.taken, self.used, self.choosable.costs, self.quota_use
         floor, ceiling = self.choosable.lanes[lane].floor, self.choosable.lanes[lane].ceiling
         for index in self.order.arrange(indices):
             if used[lane] >= floor:
@@ -183,7 +176,7 @@ class Selection:
         taken, used, lanes = self.taken, self.used, self.choosable.lanes
         costs, lane_of = self.choosable.costs, self.choosable.lane_of
         least_tokens = 0 if records_all else min(map(costs.__getitem__, self.choosable.rest), default=0)
-        redundant, quota_use = self.order.redundant, self._quota_use
+        redundant, quota_use = self.order.redundant, self.quota_use
         for index in self._rest:
             if index in redundant:
                 self.redundant.append(index)
@@ -198,7 +191,7 @@ class Selection:
                 if cost <= lane_left and cost <= left:
                     self.take(index)
                 else:
-                    bound = (_LANE, lane_left) if cost > lane_left else (_LIMIT, left)
+                    bound = (Bound.LANE, lane_left) if cost > lane_left else (Bound.LIMIT, left)
                     self.rejections.append(Rejection(index, *bound, left))
                     if left < least_tokens and not records_all:
                         break
@@ -268,7 +261,7 @@ def settle(choosable: Choosable, selection: Selection, displaced: Iterable[int] 
     """
     artifacts = choosable.artifacts
     for artifact in compress(artifacts, selection.taken):
-        artifact.fidelity = _FULL
+        artifact.fidelity = Fidelity.FULL
     for rejection in selection.rejections:
         artifact = artifacts[rejection.index]
         artifact.refuse(rejection.bound, artifact.cost, rejection.left)
