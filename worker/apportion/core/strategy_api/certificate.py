@@ -6,7 +6,6 @@ fractional problem, for which any prices give a valid bound. These are the greed
 
 from collections.abc import Collection, Iterable, Sequence
 from operator import itemgetter
-from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -14,8 +13,6 @@ from apportion.core.canonical_json import exact_json_integer
 from apportion.core.results import Certificate, GroupPrice
 
 _PERMILLE = 1_000
-_Offered: TypeAlias = tuple[int, int, int]
-"""Score, cost and group of an unprotected candidate."""
 
 
 class Cap(Struct, frozen=True):
@@ -42,6 +39,17 @@ class BoundedChoice(Struct, frozen=True, kw_only=True):
     limit_tokens: int
 
 
+class _Others(Struct, frozen=True):
+    """The unprotected candidates, and the tokens that the protected ones leave for them."""
+
+    offered: Sequence[tuple[int, int, int]]
+    """Score, cost and group of each candidate, highest score first."""
+    left_tokens: int
+    ceilings: Sequence[int]
+    least: Sequence[int]
+    """The tokens of each group that the selection uses, up to the rest of its floor."""
+
+
 def certify(
     choice: BoundedChoice, *, undiscounted: bool = False, without_quotas: bool = False
 ) -> Certificate | None:
@@ -50,30 +58,14 @@ def certify(
     The bound holds for every selection that stays within limit and ceilings, has the protected candidates,
     and fills each group's floor at least as far as this selection does.
     """
-    scores, costs, group_of = choice.scores, choice.costs, choice.group_of
-    protected = frozenset(choice.protected)
-    in_groups, used = [0] * len(choice.caps), [0] * len(choice.caps)
-    offered: list[_Offered] = []
-    for index, taken in enumerate(choice.taken):
-        group, cost = group_of[index], costs[index]
-        if index in protected:
-            in_groups[group] += cost
-        else:
-            offered.append((scores[index], cost, group))
-            if taken:
-                used[group] += cost
-    offered.sort(key=itemgetter(0), reverse=True)
-    left_tokens = choice.limit_tokens - sum(in_groups)
-    if left_tokens < 0:
+    others = _others(choice)
+    if others.left_tokens < 0:
         return None
-    both = list(zip(choice.caps, in_groups, strict=True))
-    ceilings = [max(0, cap.ceiling - own) for cap, own in both]
-    least = list(map(min, [max(0, cap.floor - own) for cap, own in both], used))
-    price, prices = _prices(offered, left_tokens, ceilings, least)
-    bound = _value(choice, choice.protected) + price * left_tokens
-    for own, ceiling, floor in zip(prices, ceilings, least, strict=True):
+    price, prices = _prices(others)
+    bound = _value(choice, choice.protected) + price * others.left_tokens
+    for own, ceiling, floor in zip(prices, others.ceilings, others.least, strict=True):
         bound += (own - price) * (ceiling if own > price else floor)
-    for score, cost, group in offered:
+    for score, cost, group in others.offered:
         if score > prices[group]:
             bound += cost * (score - prices[group])
     value = _value(choice, [index for index, taken in enumerate(choice.taken) if taken])
@@ -89,21 +81,43 @@ def certify(
     )
 
 
-def _prices(
-    offered: Sequence[_Offered], left_tokens: int, ceilings: Sequence[int], least: Sequence[int]
-) -> tuple[int, list[int]]:
+def _others(choice: BoundedChoice) -> _Others:
+    scores, costs, group_of = choice.scores, choice.costs, choice.group_of
+    protected = frozenset(choice.protected)
+    in_groups, used = [0] * len(choice.caps), [0] * len(choice.caps)
+    offered: list[tuple[int, int, int]] = []
+    for index, taken in enumerate(choice.taken):
+        group, cost = group_of[index], costs[index]
+        if index in protected:
+            in_groups[group] += cost
+        else:
+            offered.append((scores[index], cost, group))
+            if taken:
+                used[group] += cost
+    offered.sort(key=itemgetter(0), reverse=True)
+    both = list(zip(choice.caps, in_groups, strict=True))
+    floors = [max(0, cap.floor - own) for cap, own in both]
+    return _Others(
+        offered=offered,
+        left_tokens=choice.limit_tokens - sum(in_groups),
+        ceilings=[max(0, cap.ceiling - own) for cap, own in both],
+        least=list(map(min, floors, used)),
+    )
+
+
+def _prices(others: _Others) -> tuple[int, list[int]]:
     """Return the price of a token of the limit, and the price of a token of each group.
 
-    `least` has the tokens of each group that the selection uses, up to the rest of its floor.
     A group's price is the limit's price. It is higher if the scan passes the group's ceiling first, and
     lower if the scan reaches the group's `least` later.
     """
-    highest = 1 + max(map(itemgetter(0), offered), default=0)
+    ceilings, least = others.ceilings, others.least
+    highest = 1 + max(map(itemgetter(0), others.offered), default=0)
     reached = [0 if floor else highest for floor in least]
     passed = [0 if ceiling else highest for ceiling in ceilings]
     drawn, sure_in = [0] * len(ceilings), list(map(min, ceilings, least))
     price, sure = 0, sum(sure_in)
-    for score, cost, group in offered:
+    for score, cost, group in others.offered:
         before = drawn[group]
         after = drawn[group] = before + cost
         floor, ceiling = least[group], ceilings[group]
@@ -115,7 +129,7 @@ def _prices(
             now = min(ceiling, after)
             sure += now - sure_in[group]
             sure_in[group] = now
-            if not price and sure > left_tokens:
+            if not price and sure > others.left_tokens:
                 price = score
     return price, [min(max(price, high), low) for high, low in zip(passed, reached, strict=True)]
 

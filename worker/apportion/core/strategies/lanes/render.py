@@ -69,15 +69,7 @@ def _fitted(
     template = policy.render.template
     is_dear = units_of(counter).dear
     correction = Correction(on_grid=is_dear and any(needs_grid(artifact.content) for artifact in artifacts))
-    parsing = Parsing()
-    pieces = [
-        Piece(
-            Shrunk(artifact.content, artifact.tokens),
-            _ladder_of(artifact, policy, Alike(counter, reckons=correction.on_grid), parsing),
-            protected=artifact.prepared.protected,
-        )
-        for artifact in artifacts
-    ]
+    pieces = _pieces(artifacts, policy, counter, correction)
     text = LanesText(artifacts, pieces, template, counter, correction)
     fit = Fit(pieces[::-1], text, text.count, limit_tokens, policy.shrink.floor_tokens, correction)
     fits = fit.fit(whole_tokens)
@@ -101,6 +93,20 @@ def _fitted(
         if not piece.dropped
     ]
     return Rendered(fit.text, fit.tokens, [artifact for artifact, _ in kept], [form for _, form in kept])
+
+
+def _pieces(
+    artifacts: Sequence[Artifact], policy: LanesPolicy, counter: TokenCounter, correction: Correction
+) -> list[Piece]:
+    parsing = Parsing()
+    return [
+        Piece(
+            Shrunk(artifact.content, artifact.tokens),
+            _ladder_of(artifact, policy, Alike(counter, reckons=correction.on_grid), parsing),
+            protected=artifact.prepared.protected,
+        )
+        for artifact in artifacts
+    ]
 
 
 def _count(artifacts: Sequence[Artifact], template: str | None, counter: TokenCounter) -> None:
