@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from apportion.core.events import Section, SectionedLayer
 from apportion.core.strategies.layers.form import Layer
 from apportion.core.strategies.layers.layer_count import Levels
+from apportion.core.text import join
 from apportion.core.text.piecewise_count import Joined, joined, stretch_of
 from apportion.core.text.prefixes import Prefixes
 from apportion.core.text.reckoning import Correction, beginning_of, end_of
-from apportion.core.text.render import join
 from apportion.core.text.tokens import CounterName, units_of
 from apportion.engine.counters import COUNTERS
 

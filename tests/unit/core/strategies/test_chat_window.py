@@ -14,7 +14,7 @@ from apportion.core.compose import Answered
 from apportion.core.errors import EventError
 from apportion.core.results import Reason, ToolResults, WindowBreak
 from apportion.core.session.row import EMPTY, Session
-from apportion.core.strategies.conversation import places
+from apportion.core.strategies.conversation import chat_state
 from apportion.core.strategy_api.policy import PolicyError
 from apportion.decisions.explain.candidate import candidate_explanation
 from apportion.decisions.explain.decision import explanation
@@ -98,11 +98,11 @@ def test_few_messages_are_looked_at_where_the_cut_is_where_it_was(monkeypatch: p
         looked.append(message)
         return canonical_json_of_any(message)
 
-    monkeypatch.setattr(places, "canonical_json_of_any", watched)
+    monkeypatch.setattr(chat_state, "canonical_json_of_any", watched)
     outcome = turn(row, policy, *chat_of(302))
     assert outcome.decision.window
     assert outcome.decision.window.broken is UNSET
-    assert len(looked) <= 2 * places.DIGESTS_MAX
+    assert len(looked) <= 2 * chat_state.DIGESTS_MAX
 
 
 def test_a_client_may_drop_messages_from_the_front() -> None:

@@ -17,8 +17,7 @@ from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Candidate, Constraints
 from apportion.core.results import ConstraintCount, Reason
 from apportion.core.session.pool import Pooled
-from apportion.core.strategy_api.recency import age_of
-from apportion.core.strategy_api.task import NO_AGE, Prepared
+from apportion.core.strategy_api.task import NO_AGE, Prepared, age_of
 from apportion.core.strategy_api.verdict import Bound
 
 NO_CONSTRAINTS = Constraints()

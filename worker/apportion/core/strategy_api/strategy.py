@@ -11,7 +11,7 @@ from apportion.core.results import Reason
 from apportion.core.strategy_api.levers import Levers, Meaning
 from apportion.core.strategy_api.policy import Policy
 from apportion.core.strategy_api.task import OwnPart, Prepared, PreparedVerdict, SessionPart, Task
-from apportion.core.strategy_api.verdict import Verdicts
+from apportion.core.strategy_api.verdict import Bound, Verdicts
 
 P = TypeVar("P", bound=Policy)
 T = TypeVar("T", bound=OwnPart | None)
@@ -98,6 +98,28 @@ def set_costs(verdicts: Sequence[PreparedVerdict], count: Callable[[Sequence[Pre
     for verdict, candidate in zip(verdicts, prepared, strict=True):
         estimate = candidate.facts.token_estimate
         verdict.cost = next(counts) if estimate is UNSET else estimate
+
+
+def mark_superseded(ranked: Sequence[PreparedVerdict]) -> None:
+    """Reject all but the newest candidate of each subject; `ranked` is in canonical order, which ends ties.
+
+    A rejected candidate with the id of the newest one is its duplicate. Candidates that are already rejected
+    are ignored. Protected candidates may be the newest and are never rejected.
+    """
+    dated = [verdict for verdict in ranked if verdict.prepared.newness and verdict.prepared.bound is None]
+    newest: dict[object, PreparedVerdict] = {}
+    for verdict in dated:
+        best = newest.setdefault(verdict.prepared.facts.subject, verdict)
+        if verdict.prepared.newness > best.prepared.newness:
+            newest[verdict.prepared.facts.subject] = verdict
+    for verdict in dated:
+        best = newest[verdict.prepared.facts.subject]
+        if best is verdict or verdict.prepared.protected:
+            continue
+        if best.id == verdict.id:
+            verdict.bound = Bound.ID
+        else:
+            verdict.bound, verdict.superseded_by = Bound.SUBJECT, best.id
 
 
 def missing(candidate: Candidate, fields: tuple[str, ...]) -> EventError | None:

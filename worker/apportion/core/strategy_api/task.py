@@ -1,10 +1,10 @@
 """Tasks: all inputs of a strategy, immutable, and the key under which a composition is cached.
 
-The key is made from the task's own fields, so no input can be missing in it. A task has no event, no session,
-and no identifiers of them. Inputs that only one strategy reads are the task's own part.
+A test checks that every input is in the key. A task has no event, no session and no identifier of either.
+Inputs that only one strategy reads are its own part.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -23,11 +23,26 @@ from apportion.core.text.tokens import TokenCounter
 P = TypeVar("P", bound=Policy)
 T = TypeVar("T", bound="OwnPart | None")
 
+AGE_EDGES_S = (60, 300, 1_800, 7_200, 86_400)
+"""Upper edges of the age classes 0 to 4, exclusive; class 5 is all above. Source: the Composer.
+
+The classes are coarse, so that a few seconds rarely change a score.
+"""
 NO_AGE = -1
 """The age class of a candidate that gives neither a creation time nor a recency bucket."""
 
 _encode = msgspec.json.Encoder().encode
 _by_id = attrgetter("id", "tie")
+
+
+def recency_bucket(age: int) -> int:
+    """Return the bucket of an age class: 5 for class 0 (the most recent) to 0 for class 5."""
+    return len(AGE_EDGES_S) - age
+
+
+def age_of(recency_bucket: int) -> int:
+    """Return the age class of a bucket."""
+    return len(AGE_EDGES_S) - recency_bucket
 
 
 class Prepared(Struct, frozen=True, gc=False):
@@ -118,9 +133,14 @@ class Task(Struct, Generic[P, T], frozen=True, kw_only=True):
 
     def key(self, scope: Sequence[Any]) -> str:
         """Return the digest of all inputs and of a scope; the order of the candidates does not matter."""
-        read = [view(self) for view in _READ]
-        if self.own is not None:
-            read += self.own.key()
+        read = [
+            self.policy.digest,
+            self.limit_tokens,
+            self.total_tokens,
+            (self.counter.name, self.counter.digest),
+            _candidates(self),
+            *([] if self.own is None else self.own.key()),
+        ]
         return digest(_encode((scope, read)))
 
 
@@ -144,14 +164,3 @@ def _candidates(task: Task[Any, Any]) -> Any:
         )
         for candidate in ordered
     ]
-
-
-_VIEWS: Mapping[str, Callable[[Task[Any, Any]], Any]] = {
-    "policy": attrgetter("policy.digest"),
-    "counter": attrgetter("counter.name", "counter.digest"),
-    "candidates": _candidates,
-}
-"""The fields that enter the key in another form."""
-_LEFT_OUT = frozenset({"own", "count_contents", "terms_of_contents", "overlap_of"})
-"""`own` is added by its own `key`; the functions depend on the other fields alone."""
-_READ = tuple(_VIEWS.get(name, attrgetter(name)) for name in Task.__struct_fields__ if name not in _LEFT_OUT)

@@ -4,7 +4,6 @@ The accountant turns verdicts into entries, groups, items, reasons and counts.
 """
 
 from collections.abc import Mapping, Sequence
-from operator import attrgetter
 
 from msgspec import UNSET, Struct
 
@@ -23,8 +22,6 @@ from apportion.core.results import (
     Redundant,
     ToolResults,
 )
-
-_id_of = attrgetter("id")
 
 __all__ = ["Bound", "GroupBounds", "Output", "Verdict", "Verdicts", "mark_covered", "mark_repeats"]
 
@@ -150,8 +147,6 @@ def mark_repeats(ranked: Sequence[Verdict]) -> None:
 
     Candidates that are rejected by subject are ignored.
     """
-    if len(set(map(_id_of, ranked))) == len(ranked):
-        return
     seen: set[str] = set()
     for verdict in ranked:
         if verdict.bound is Bound.SUBJECT or verdict.bound is Bound.ID:

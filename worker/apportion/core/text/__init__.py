@@ -2,3 +2,13 @@
 
 Nothing here depends on events or policies.
 """
+
+from collections.abc import Iterable
+
+SEPARATOR = "\n\n"
+"""The text between any two pieces; its tokens count like all others."""
+
+
+def join(pieces: Iterable[str]) -> str:
+    """Return the text of the pieces, in order."""
+    return SEPARATOR.join(pieces)

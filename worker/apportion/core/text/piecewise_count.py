@@ -14,8 +14,8 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from apportion.core.text import SEPARATOR
 from apportion.core.text.reckoning import SEAM_REACH, beginning_of, begins_at_seam, end_of
-from apportion.core.text.render import SEPARATOR
 from apportion.core.text.tokens import Units
 
 

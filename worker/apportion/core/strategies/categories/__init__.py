@@ -27,8 +27,7 @@ from apportion.core.strategies.categories.policy import SMALLEST_TOTAL_TOKENS, C
 from apportion.core.strategies.categories.rank import SCORE_PARTS, rank
 from apportion.core.strategies.categories.select import certified, select
 from apportion.core.strategy_api.levers import Ceiling, Levers, Meaning, ScoreField
-from apportion.core.strategy_api.strategy import CandidateNeeds, missing
-from apportion.core.strategy_api.supersession import mark_superseded
+from apportion.core.strategy_api.strategy import CandidateNeeds, mark_superseded, missing
 from apportion.core.strategy_api.task import SessionPart, Task
 from apportion.core.strategy_api.verdict import GroupBounds, Verdicts, mark_repeats
 

@@ -1,8 +1,4 @@
-"""Priorities and canonical order of candidates in categories.
-
-Canonical order: category priority, priority descending, id, canonical JSON. The order in the request has no
-effect.
-"""
+"""Priorities and canonical order of candidates in categories."""
 
 from bisect import bisect_right
 from collections.abc import Sequence

@@ -1,9 +1,10 @@
 """Selection in categories: candidates that their category, the reserve and the limit can pay for.
 
-A candidate is tested by its cost, then by the count of the text with it. That count is reckoned (see
-`categories.text`). The final text is counted as a whole (see `docs/adr/0009-bounded-work.md`).
+A candidate is tested by its cost, then by the count of the text with it. Only
+added parts are counted for it. The final text is counted as a whole (see `docs/adr/0009-bounded-work.md`).
 """
 
+from bisect import bisect, insort
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
@@ -13,14 +14,14 @@ from apportion.core.overlap.selection_order import Canonical, Discounted, Order
 from apportion.core.results import Certificate, Fidelity
 from apportion.core.strategies.categories.policy import CategoriesPolicy, Overflow
 from apportion.core.strategies.categories.rank import Contender
-from apportion.core.strategies.categories.text import GrowingText
 from apportion.core.strategy_api.certificate import BoundedChoice, Cap, certify
 from apportion.core.strategy_api.strategy import set_costs
 from apportion.core.strategy_api.task import Task
 from apportion.core.strategy_api.verdict import Bound, mark_covered
+from apportion.core.text import join
 from apportion.core.text.cut import largest
-from apportion.core.text.render import join
-from apportion.core.text.tokens import units_of
+from apportion.core.text.piecewise_count import Joined
+from apportion.core.text.tokens import Units, units_of
 
 
 def select(
@@ -40,7 +41,7 @@ def select(
         order = Discounted(task.overlap_of(prepared, threshold), priorities)
 
     known = [each.cost if each.prepared.facts.token_estimate is UNSET else None for each in queue]
-    text = GrowingText([each.content for each in prepared], known, units_of(task.counter))
+    text = _GrowingText([each.content for each in prepared], known, units_of(task.counter))
     for _, indexes in groupby(range(len(queue)), key=lambda index: queue[index].group):
         for index in order.arrange(list(indexes)):
             contender = queue[index]
@@ -146,3 +147,41 @@ class _Purse:
             self._reserve_tokens -= above
         self._limit_tokens -= contender.cost
         contender.stand(Fidelity.FULL)
+
+
+class _GrowingText:
+    """A text that starts empty, and its count; candidates are indexes in output order, added in any order."""
+
+    def __init__(self, contents: Sequence[str], known: Sequence[int | None], units: Units) -> None:
+        """`known` has the counts of the contents, None if a content was not counted."""
+        self._contents = contents
+        self._known = known
+        self._units = units
+        self._joined = Joined.empty(len(contents), units)
+        self._added: list[int] = []
+        self._tried: int | None = None
+
+    def tokens(self) -> int:
+        self._withdraw()
+        return self._joined.tokens()
+
+    def tokens_with(self, index: int) -> int:
+        """Return the count with one more candidate; `add` keeps it in the text."""
+        self._withdraw()
+        after = bisect(self._added, index)
+        before = self._added[after - 1] if after else None
+        content, tokens = self._contents[index], self._known[index]
+        tokens = self._units.of(content) if tokens is None else tokens
+        self._joined.put_in(index, content, tokens, before)
+        self._tried = index
+        return self._joined.tokens()
+
+    def add(self, index: int) -> None:
+        assert self._tried == index, "it was tried last"
+        insort(self._added, index)
+        self._tried = None
+
+    def _withdraw(self) -> None:
+        if self._tried is not None:
+            self._joined.take_out(self._tried)
+            self._tried = None

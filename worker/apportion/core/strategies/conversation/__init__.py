@@ -36,7 +36,7 @@ from apportion.core.history import as_message
 from apportion.core.results import Reason, ToolResults
 from apportion.core.shrink import Shrunk
 from apportion.core.strategies.conversation.chat_state import ChatState, encode_state
-from apportion.core.strategies.conversation.choose import PromptCuts, measure_room
+from apportion.core.strategies.conversation.choose import PromptCuts, Room, measure_room
 from apportion.core.strategies.conversation.groups import plan
 from apportion.core.strategies.conversation.kept_history import (
     ConversationPart,
@@ -49,11 +49,7 @@ from apportion.core.strategies.conversation.kept_history import (
 from apportion.core.strategies.conversation.messages import check_pins, read
 from apportion.core.strategies.conversation.policy import ConversationPolicy, Parts
 from apportion.core.strategies.conversation.verdicts import (
-    Given,
-    MessageChoice,
-    choice_of,
     group_bounds,
-    ids_of,
     verdict_on_prompt,
     verdicts_on_messages,
 )
@@ -91,25 +87,20 @@ class ConversationStrategy(WithoutCandidates):
         check_pins(conversation.pinned, len(conversation.messages))
         parts = policy.parts(task.total_tokens)
         cut_plan = plan(len(conversation.messages), chat.calls, chat.results, conversation.pinned)
-        given = Given(
-            conversation.system_prompt, ids_of(len(conversation.messages)), chat.roles, cut_plan.unsuitable
-        )
-        choice = MessageChoice(sent=False, pinned=cut_plan.pinned)
         if not task.limit_tokens:
-            return _verdicts(given, choice, parts)
-        given.system_tokens = counter.count(conversation.system_prompt)
+            uncounted = (0,) * len(chat.texts)
+            counted = CountedChat(chat, cut_plan, uncounted, uncounted)
+            return _verdicts(counted, Shrunk(conversation.system_prompt, 0), Room(), parts)
+        prompt = Shrunk(conversation.system_prompt, counter.count(conversation.system_prompt))
         contents = counter.count_many(chat.texts)
-        costs = given.costs = chat.costs(contents, counter, policy.conversation.message_overhead_tokens)
-        cuts = PromptCuts(Shrunk(conversation.system_prompt, given.system_tokens), counter)
-        room = measure_room(cut_plan, costs, parts, task.limit_tokens, cuts)
+        costs = chat.costs(contents, counter, policy.conversation.message_overhead_tokens)
+        counted = CountedChat(chat, cut_plan, contents, costs)
+        room = measure_room(cut_plan, costs, parts, task.limit_tokens, PromptCuts(prompt, counter))
         if room.lacking is not None:
-            needed = (*cut_plan.pinned, *range(cut_plan.mandatory, len(costs)))
-            choice = replace(choice, margins=dict.fromkeys(needed, room.lacking))
-            return _verdicts(given, choice, parts, infeasible=True)
-        kept = keep_history(task, CountedChat(chat, cut_plan, contents, costs), room.history_tokens)
-        given.costs = kept.costs
+            return _verdicts(counted, prompt, room, parts)
+        kept = keep_history(task, counted, room.history_tokens)
         in_place = bool(conversation.pinned_in_place)
-        answer = _verdicts(given, choice_of(cut_plan, room, kept, in_place=in_place), parts)
+        answer = _verdicts(counted, prompt, room, parts, kept=kept, in_place=in_place)
         sent = SentChat(
             room.system_prompt,
             room.system_tokens,
@@ -121,25 +112,37 @@ class ConversationStrategy(WithoutCandidates):
         return _with_report(task, answer, kept, with_pins_in_place(sent, len(costs)) if in_place else sent)
 
 
-def _verdicts(given: Given, choice: MessageChoice, parts: Parts, *, infeasible: bool = False) -> Verdicts:
-    """Return the verdicts on a choice; `standing` has the sent parts in the order of the text."""
-    prompt, messages = verdict_on_prompt(given, choice), verdicts_on_messages(given, choice)
+def _verdicts(
+    counted: CountedChat,
+    given: Shrunk,
+    room: Room,
+    parts: Parts,
+    *,
+    kept: KeptHistory | None = None,
+    in_place: bool = False,
+) -> Verdicts:
+    """Return the verdicts; without `kept`, nothing is sent. `standing` is in the order of the text."""
+    prompt = verdict_on_prompt(given, room, sent=kept is not None)
+    messages = verdicts_on_messages(counted, room, kept)
     bounds, ranked = group_bounds(parts), [*prompt, *reversed(messages)]
-    if not choice.sent:
-        return Verdicts(verdicts=ranked, groups=bounds, infeasible=infeasible)
+    if kept is None:
+        return Verdicts(verdicts=ranked, groups=bounds, infeasible=room.lacking is not None)
+    plan, last = counted.plan, len(messages) - 1
+    sent = (*plan.pinned, *reversed(kept.kept), *range(plan.mandatory, last))
+    sent = tuple(sorted(sent)) if in_place else sent
     standing = [verdict for verdict in prompt if verdict.fidelity is not None]
-    standing += [*[messages[index] for index in choice.kept], messages[-1]]
+    standing += [*[messages[index] for index in sent], messages[last]]
     used_tokens = sum([verdict.tokens for verdict in standing])
     return Verdicts(
         verdicts=ranked,
         groups=bounds,
         standing=standing,
-        system_prompt=choice.system_prompt,
-        kept=choice.kept,
+        system_prompt=room.system_prompt,
+        kept=sent,
         estimated_tokens=used_tokens,
         used_tokens=used_tokens,
         reserved_tokens=parts.response_tokens,
-        truncated_messages=len(messages) - 1 - len(choice.kept),
+        truncated_messages=last - len(sent),
     )
 
 

@@ -4,13 +4,11 @@ Results before a boundary are cleared. The boundary moves seldom, and a cleared 
 every later turn. Calls do not change.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from msgspec import Struct
 
-from apportion.core.strategies.conversation.groups import Plan
+from apportion.core.strategies.conversation.groups import Plan, callers_of
 from apportion.core.strategies.conversation.messages import Chat
 from apportion.core.strategies.conversation.policy import ToolResultsPolicy
 from apportion.core.text.tokens import TokenCounter
@@ -48,7 +46,6 @@ class Clearing(Struct, frozen=True):
 
 
 def clearable_results(
-    messages: Sequence[dict[str, Any]],
     chat: Chat,
     plan: Plan,
     exclude: Sequence[str],
@@ -56,12 +53,13 @@ def clearable_results(
     counter: TokenCounter,
 ) -> ClearableResults:
     """Return the tool results of the history; `contents` has the counts of the messages' contents."""
-    names = _names(messages, chat)
+    callers = callers_of(chat.calls, chat.results)
     results = [index for index in sorted(chat.results) if index < plan.mandatory and index not in plan.fixed]
     markers: dict[int, str] = {}
     for index in results:
-        if names[index] not in exclude:
-            markers[index] = f"[result of {names[index]} cleared, {contents[index]} tokens]"
+        _, name = callers[index]
+        if name not in exclude:
+            markers[index] = f"[result of {name} cleared, {contents[index]} tokens]"
     counts = counter.count_many(list(markers.values()))
     saved = {
         index: contents[index] - tokens
@@ -99,16 +97,3 @@ def clear(
         has_moved=has_moved,
         stale=frozenset([index for index in found.saved if boundary is None or before <= index < after]),
     )
-
-
-def _names(messages: Sequence[dict[str, Any]], chat: Chat) -> dict[int, str]:
-    """Return the name of the tool of each result; `groups` assigns results to calls in the same way."""
-    waiting: dict[str, list[str]] = defaultdict(list)
-    names: dict[int, str] = {}
-    for index in sorted({*chat.calls, *chat.results}):
-        if index in chat.calls and index < len(messages):
-            for call in messages[index]["tool_calls"]:
-                waiting[call["id"]].append(call["function"]["name"])
-        elif index in chat.results and waiting[chat.results[index]]:
-            names[index] = waiting[chat.results[index]].pop()
-    return names

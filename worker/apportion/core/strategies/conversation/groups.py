@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
+from apportion.core.strategies.conversation.messages import ToolCall
+
 
 class GroupSpan(Struct, frozen=True, order=True):
     """Messages from the first to the last; complete if each call has its result and each result its call."""
@@ -30,7 +32,7 @@ class Plan(Struct, frozen=True):
 
 
 def plan(
-    messages: int, calls: Mapping[int, tuple[str, ...]], results: Mapping[int, str], pins: Iterable[int] = ()
+    messages: int, calls: Mapping[int, tuple[ToolCall, ...]], results: Mapping[int, str], pins: Iterable[int]
 ) -> Plan:
     """Return the plan of a history of so many messages; the new message has the next index.
 
@@ -63,26 +65,32 @@ def _with_groups(pins: Iterable[int], mandatory: int, starts: Mapping[int, int])
     return frozenset(pinned.union(*[group for group in groups if not pinned.isdisjoint(group)]))
 
 
-def _groups(calls: Mapping[int, tuple[str, ...]], results: Mapping[int, str]) -> list[GroupSpan]:
-    """Return a group for each message with calls, and for each result without a call.
+def callers_of(
+    calls: Mapping[int, tuple[ToolCall, ...]], results: Mapping[int, str]
+) -> dict[int, tuple[int, str]]:
+    """Return, for each result with a call, the message of the call and the name of its function.
 
     A result belongs to the latest earlier call with its id that has no result yet.
     """
-    open_calls: dict[str, list[int]] = defaultdict(list)
-    missing: dict[int, int] = {}
-    last = {}
-    orphans: list[GroupSpan] = []
+    open_calls: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    callers: dict[int, tuple[int, str]] = {}
     for index in sorted({*calls, *results}):
-        if index in calls:
-            missing[index], last[index] = len(calls[index]), index
-            for call in calls[index]:
-                open_calls[call].append(index)
-        elif open_calls[results[index]]:
-            caller = open_calls[results[index]].pop()
-            missing[caller] -= 1
-            last[caller] = index
-        else:
-            orphans.append(GroupSpan(index, index, complete=False))
+        for call in calls.get(index, ()):
+            open_calls[call.id].append((index, call.function.name))
+        if index in results and open_calls[results[index]]:
+            callers[index] = open_calls[results[index]].pop()
+    return callers
+
+
+def _groups(calls: Mapping[int, tuple[ToolCall, ...]], results: Mapping[int, str]) -> list[GroupSpan]:
+    """Return a group for each message with calls, and for each result without a call."""
+    missing = {index: len(own) for index, own in calls.items()}
+    last = {index: index for index in calls}
+    callers = callers_of(calls, results)
+    for index, (caller, _) in callers.items():
+        missing[caller] -= 1
+        last[caller] = index
+    orphans = [GroupSpan(index, index, complete=False) for index in results if index not in callers]
     return sorted([*orphans, *(GroupSpan(first, last[first], missing[first] == 0) for first in missing)])
 
 

@@ -74,9 +74,9 @@ class Chat(Struct, frozen=True):
     texts: list[str]
     """The contents."""
     extras: list[tuple[int, str]]
-    """Indices of messages, each with the canonical JSON of its tool calls or of its other fields."""
-    calls: dict[int, tuple[str, ...]]
-    """The ids of its calls, by index of the message."""
+    """Index of a message, and canonical JSON of its tool calls or of its other fields."""
+    calls: dict[int, tuple[ToolCall, ...]]
+    """Its calls, by index of the message."""
     results: dict[int, str]
     """The id of the call that it answers, by index of the message."""
 
@@ -131,7 +131,7 @@ def _read_one(chat: Chat, index: int, message: dict[str, Any], pointer: str) -> 
     known = _checked(message, pointer)
     if known.tool_calls:
         chat.extras.append((index, canonical_json(message["tool_calls"]).decode()))
-        chat.calls[index] = tuple(call.id for call in known.tool_calls)
+        chat.calls[index] = known.tool_calls
     if known.tool_call_id is not UNSET:
         chat.results[index] = known.tool_call_id
     return known.text

@@ -7,6 +7,7 @@ of the last text counts as unchanged, although it is now pinned or in the histor
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from posixpath import commonprefix
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
@@ -15,9 +16,13 @@ from apportion.core.canonical_json import canonical_json_of_any, canonical_json_
 from apportion.core.events import Opt
 from apportion.core.history import as_message
 from apportion.core.results import Breakpoint, ChatWindow, WindowBreak
-from apportion.core.strategies.conversation.chat_state import SentBeginning
+from apportion.core.strategies.conversation.chat_state import (
+    MessageDigests,
+    MessagePlace,
+    SentBeginning,
+    short_digest,
+)
 from apportion.core.strategies.conversation.kept_history import ConversationTask, KeptHistory
-from apportion.core.strategies.conversation.places import MessageDigests, MessagePlace, short_digest
 
 _BREAKPOINTS_MAX = 4
 _DIGEST_BYTES = 4
@@ -162,9 +167,8 @@ def _count_unchanged(last: SentBeginning | None, current: SentBeginning) -> int:
     """Return the number of messages at the beginning of a text that are the same in the last text."""
     if last is None or last.system != current.system:
         return 0
-    before, now = last.pins + last.history, current.pins + current.history
-    numbers = range(min(len(before), len(now)) // _DIGEST_BYTES)
-    return next((n for n in numbers if _at(before, n) != _at(now, n)), len(numbers))
+    # a shared first part of a digest does not count
+    return len(commonprefix([last.pins + last.history, current.pins + current.history])) // _DIGEST_BYTES
 
 
 def _first_break(task: ConversationTask) -> WindowBreak:
@@ -195,10 +199,6 @@ def _break_in_place(
         (unchanged < pinned, WindowBreak.PINS_CHANGED),
     )
     return next((cause for holds, cause in causes if holds), WindowBreak.MESSAGES_CHANGED)
-
-
-def _at(digests: bytes, index: int) -> bytes:
-    return digests[index * _DIGEST_BYTES : (index + 1) * _DIGEST_BYTES]
 
 
 def _breakpoints(kept: KeptHistory, sent: SentChat, unchanged: int) -> tuple[Breakpoint, ...]:

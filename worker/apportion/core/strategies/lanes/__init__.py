@@ -50,8 +50,7 @@ from apportion.core.strategies.lanes.select import (
 from apportion.core.strategies.lanes.units import compete, in_output_order
 from apportion.core.strategy_api.certificate import BoundedChoice, Cap, certify
 from apportion.core.strategy_api.levers import Ceiling, Lever, Levers, Meaning, ScoreField
-from apportion.core.strategy_api.strategy import CandidateNeeds, missing
-from apportion.core.strategy_api.supersession import mark_superseded
+from apportion.core.strategy_api.strategy import CandidateNeeds, mark_superseded, missing
 from apportion.core.strategy_api.task import SessionPart
 from apportion.core.strategy_api.verdict import GroupBounds, Verdicts, mark_repeats
 
@@ -165,7 +164,7 @@ class LanesStrategy:
         selection, order, holding = _select(task, ranked, choosable)
         certificate = _certificate(policy, choosable, selection) if policy.certificate.enabled else None
         bounds = [
-            GroupBounds(lane.name, lane.floor, lane.ceiling, used < lane.floor) if used else lane.empty
+            GroupBounds(lane.name, lane.floor, lane.ceiling, used < lane.floor)
             for lane, used in zip(choosable.lanes, selection.used, strict=True)
         ]
         selected = [choosable.artifacts[index] for index in order]
@@ -206,7 +205,7 @@ def _select(
     """Return the selection, its output order, and the choice of the prefix rule if the policy has one."""
     new_order, prefix = _new_order(task, choosable), task.policy.prefix
     if not prefix.weight:
-        selection = greedy(choosable, new_order())
+        selection = greedy(Selection(choosable, new_order()))
         order = output_order(choosable, selection)
         settle(choosable, selection)
         return selection, order, None

@@ -22,7 +22,7 @@ from itertools import accumulate
 
 from msgspec import Struct
 
-from apportion.core.overlap.selection_order import Order
+from apportion.core.overlap.selection_order import Canonical, Order
 from apportion.core.results import PrefixBreakReason
 from apportion.core.strategies.lanes.policy import PrefixPolicy
 from apportion.core.strategies.lanes.prefix_state import PrefixItem, piece_digest
@@ -101,7 +101,7 @@ def hold_beginning(
     cold: bool,
 ) -> Holding:
     """Return the selection that the rule chooses; `new_order` makes the order of one selection."""
-    base = greedy(choosable, new_order(), records_all=False)
+    base = greedy(Selection(choosable, new_order()), records_all=False)
     if sum([choosable.costs[index] for index in choosable.protected]) > choosable.limit_tokens:
         base.record_rest()
         order = output_order(choosable, base)
@@ -123,32 +123,22 @@ def _longest_beginning(
     choosable: Choosable, previous: PreviousText
 ) -> tuple[Sequence[int], PrefixBreakReason | None]:
     """Return the longest beginning that can be held, and the reason for its end."""
-    costs, lane_of = choosable.costs, choosable.lane_of
-    left_tokens = choosable.limit_tokens
-    left_in_lane = [lane.ceiling for lane in choosable.lanes]
-    quota_use = choosable.quota_use()
+    selection = Selection(choosable, Canonical(choosable.scores))
     for protected_index in choosable.protected:
-        if quota_use is not None:
-            quota_use.take(protected_index)
-        left_tokens -= costs[protected_index]
-        left_in_lane[lane_of[protected_index]] -= costs[protected_index]
-    protected = set(choosable.protected)
+        selection.take(protected_index)
     held: list[int] = []
     for index in previous.indices:
         if isinstance(index, PrefixBreakReason):
             return held, index
-        if index not in protected:
-            cost, lane = costs[index], lane_of[index]
-            if quota_use is not None:
-                if quota_use.refuses(index):
-                    return held, PrefixBreakReason.SOURCE_MAX
-                quota_use.take(index)
-            if cost > left_in_lane[lane]:
+        if not selection.taken[index]:
+            cost, lane = choosable.costs[index], choosable.lane_of[index]
+            if selection.quota_use is not None and selection.quota_use.refuses(index):
+                return held, PrefixBreakReason.SOURCE_MAX
+            if cost > choosable.lanes[lane].ceiling - selection.used[lane]:
                 return held, PrefixBreakReason.LANE_MAX
-            if cost > left_tokens:
+            if cost > selection.left_tokens:
                 return held, PrefixBreakReason.LIMIT
-            left_in_lane[lane] -= cost
-            left_tokens -= cost
+            selection.take(index)
         held.append(index)
     return held, None
 
@@ -183,10 +173,11 @@ class _BeginningSearch:
                 break
             # Step 3: select with this beginning held. The first reason for a bar is reported.
             self.tried += 1
-            selection = greedy(self._choosable, new_order(), held[:length], records_all=False)
-            reason = self._reason_to_bar(selection)
-            if reason is not None:
-                self.barred_by = self.barred_by or reason
+            selection = Selection(self._choosable, new_order())
+            greedy(selection, held[:length], records_all=False)
+            bar = self._reason_to_bar(selection)
+            if bar is not None:
+                self.barred_by = self.barred_by or bar
                 continue
             # Step 4: items that were selected by score may extend the beginning. Keep the best result.
             end = self._end_of_beginning(length, selection)

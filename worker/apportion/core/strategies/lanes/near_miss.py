@@ -10,7 +10,10 @@ They are recorded only without `[prefix]`, `[overlap]` and quotas. The number is
   ceiling rejected no candidate for the floor, and the floor is below the ceiling.
 """
 
-from apportion.core.strategies.lanes.select import Choosable, Selection
+from msgspec.structs import replace
+
+from apportion.core.overlap.selection_order import Canonical
+from apportion.core.strategies.lanes.select import Choosable, Selection, greedy
 from apportion.core.strategy_api.verdict import Bound
 
 
@@ -32,52 +35,24 @@ def record_near_misses(choosable: Choosable, selection: Selection) -> None:
             if bounds.floor < bounds.ceiling:
                 artifact.more = rejected_tokens[lane] - rejection.left
     if limited:
-        _Unlimited(choosable).record_more()
+        # with room for all candidates, only the ceilings of the lanes reject some
+        unlimited = replace(choosable, limit_tokens=choosable.limit_tokens + sum(choosable.costs))
+        greedy(_Unlimited(unlimited, choosable.limit_tokens))
 
 
-class _Unlimited:
-    """The selection as it would be without a limit, at first with the protected candidates alone."""
+class _Unlimited(Selection):
+    """The selection without a limit; it sets `more` of the candidates that the limit rejected."""
 
-    def __init__(self, choosable: Choosable) -> None:
-        self._choosable = choosable
-        self._used = [0] * len(choosable.lanes)
-        for index in choosable.protected:
-            self._used[choosable.lane_of[index]] += choosable.costs[index]
-        self._excess_tokens = sum(self._used) - choosable.limit_tokens  # negative: tokens left
-        self._more = self._excess_tokens
+    def __init__(self, choosable: Choosable, limit_tokens: int) -> None:
+        super().__init__(choosable, Canonical(choosable.scores))
+        self._unlimited_tokens = choosable.limit_tokens - limit_tokens
+        self._more = -limit_tokens
 
-    def record_more(self) -> None:
-        """Set `more` of the candidates that the limit rejected.
-
-        While a floor is filled, the unmet claims of other lanes count as used.
-        """
-        choosable, used = self._choosable, self._used
-        filling = set[int]()
-        claims = sum([self._unmet(lane) for lane, _ in choosable.floors])
-        for lane, indices in choosable.floors:
-            others = claims - self._unmet(lane)
-            for index in indices:
-                if used[lane] >= choosable.lanes[lane].floor:
-                    break
-                if self._fits(index):
-                    self._take(index, others)
-                    filling.add(index)
-            claims = others + self._unmet(lane)
-        for index in choosable.rest:
-            if index not in filling and self._fits(index):
-                self._take(index, 0)
-
-    def _unmet(self, lane: int) -> int:
-        return max(0, self._choosable.claim(lane) - self._used[lane])
-
-    def _fits(self, index: int) -> bool:
-        lane = self._choosable.lane_of[index]
-        return self._choosable.costs[index] <= self._choosable.lanes[lane].ceiling - self._used[lane]
-
-    def _take(self, index: int, reserved_tokens: int) -> None:
-        artifact, cost = self._choosable.artifacts[index], self._choosable.costs[index]
-        self._used[self._choosable.lane_of[index]] += cost
-        self._excess_tokens += cost
-        self._more = max(self._more, self._excess_tokens + reserved_tokens)
+    def take(self, index: int) -> None:
+        """Select a candidate, and set its `more` if the limit rejected it."""
+        super().take(index)
+        excess_tokens = self._unlimited_tokens - self.left_tokens
+        self._more = max(self._more, excess_tokens + self.reserve)
+        artifact = self.choosable.artifacts[index]
         if artifact.bound is Bound.LIMIT:
             artifact.more = self._more

@@ -24,9 +24,7 @@ from apportion.core.strategy_api.policy import (
     clashing_priorities,
     integer,
 )
-from apportion.core.strategy_api.recency import AGE_EDGES_S
-from apportion.core.strategy_api.task import Prepared
-from apportion.core.strategy_api.verdict import GroupBounds
+from apportion.core.strategy_api.task import AGE_EDGES_S, Prepared
 
 KIND_ORDER = (
     "constraint",
@@ -87,8 +85,6 @@ class Lane(Struct, frozen=True, gc=False):
     heading: str | None
     floor: int
     ceiling: int
-    empty: GroupBounds
-    """The bounds to record if nothing of the lane is selected."""
     quota: SourceQuota | None
     """The quota of each source, if the policy sets one."""
 
@@ -97,8 +93,7 @@ def open_lane(index: int, name: str, lane: LanePolicy, floor: int) -> Lane:
     """Return a lane of a policy with this floor."""
     ceiling, items, share = lane.max_tokens, lane.max_items_per_source, lane.max_share_per_source
     quota = SourceQuota(items or None, ceiling * share // WHOLE if share < WHOLE else None)
-    empty = GroupBounds(name, floor, ceiling, short=floor > 0)
-    return Lane(index, name, lane.heading, floor, ceiling, empty, None if quota == _NO_QUOTA else quota)
+    return Lane(index, name, lane.heading, floor, ceiling, None if quota == _NO_QUOTA else quota)
 
 
 Percent = Annotated[int, Field(ge=0, le=100)]

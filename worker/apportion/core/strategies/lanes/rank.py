@@ -1,8 +1,4 @@
-"""Scores and canonical order of candidates in lanes.
-
-Canonical order: score descending, lane priority, kind order, id, then canonical JSON. So the order of the
-request does not matter.
-"""
+"""Scores and canonical order of candidates in lanes."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -15,8 +11,7 @@ from apportion.core.fingerprints import mark
 from apportion.core.strategies.lanes.excerpt import ExcerptForms
 from apportion.core.strategies.lanes.own_part import LanesTask
 from apportion.core.strategies.lanes.policy import WHOLE_PERCENT, Lane, LanesPolicy, open_lane
-from apportion.core.strategy_api.recency import AGE_EDGES_S, recency_bucket
-from apportion.core.strategy_api.task import Prepared
+from apportion.core.strategy_api.task import AGE_EDGES_S, Prepared, recency_bucket
 from apportion.core.strategy_api.verdict import Verdict
 
 ONE = 1_000

@@ -1,10 +1,7 @@
 """Rendering of lanes: the text of the selected artifacts with headings and template, fitted into the limit.
 
-Artifacts are shrunk and dropped in reverse output order. Without `[prefix]` that is the last lane first, and
-in a lane the lowest score first.
-
-If a content has a long stretch without a seam, an expensive counter estimates the tokens of forms and of the
-text on a grid (see `core.text.reckoning`). The final text and its shrunk artifacts are then counted exactly.
+If the counter is expensive and a content has no seam, the tokens of forms and of the text are estimated on a
+grid (see `core.text.reckoning`). The final text and its shrunk artifacts are then counted exactly.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,8 +16,8 @@ from apportion.core.strategies.lanes.rank import Artifact
 from apportion.core.strategies.lanes.text import LanesText, rendered, with_headings
 from apportion.core.strategy_api.fit import Fit, Piece
 from apportion.core.strategy_api.verdict import Bound
+from apportion.core.text import SEPARATOR, join
 from apportion.core.text.reckoning import Correction, needs_grid
-from apportion.core.text.render import SEPARATOR, join
 from apportion.core.text.tokens import TokenCounter, units_of
 from apportion.core.text.variant_counter import Alike
 

@@ -5,14 +5,13 @@ competes whole. After the selection, the units of a candidate become one verdict
 of its best unit, selected if any unit is selected.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET, Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
-from apportion.core.canonical import Facts
 from apportion.core.digests import text_digest
 from apportion.core.events import Opt
 from apportion.core.query.passages import ContentTerms
@@ -171,45 +170,21 @@ def _units(
     units: list[Unit] = []
     for artifact, shares in zip(offered, found.by_document, strict=True):
         prepared = artifact.prepared
-        if artifact.id in cut:
-            units += _passages(prepared, cut[artifact.id].terms, shares, weight)
-        else:
-            share = artifact.lexical or 0
-            facts = _facts(prepared, share, weight)
-            units.append(_unit(prepared, prepared.content, facts, None, share))
+        if artifact.id not in cut:
+            units.append(_unit(prepared, None, artifact.lexical or 0, weight))
+            continue
+        contents = cut[artifact.id].terms.passages.contents(prepared.content)
+        for passage, (content, share) in enumerate(zip(contents, shares, strict=True)):
+            unit = _unit(replace(prepared, content=content), passage, share, weight)
+            unit.facts.content, unit.facts.token_estimate = text_digest(content), UNSET
+            units.append(unit)
     return units
 
 
-def _passages(prepared: Prepared, terms: ContentTerms, shares: Sequence[int], weight: int) -> Iterator[Unit]:
-    contents = terms.passages.contents(prepared.content)
-    for passage, (content, share) in enumerate(zip(contents, shares, strict=True)):
-        facts = _facts(prepared, share, weight)
-        facts.content, facts.token_estimate = text_digest(content), UNSET
-        yield _unit(prepared, content, facts, passage, share)
-
-
-def _facts(prepared: Prepared, share: int, weight: int) -> Facts:
+def _unit(prepared: Prepared, passage: int | None, share: int, weight: int) -> Unit:
     facts = copy(prepared.facts)
     facts.relevance = _relevance(facts.relevance, share, weight)
-    return facts
-
-
-def _unit(prepared: Prepared, content: str, facts: Facts, passage: int | None, share: int) -> Unit:
-    return Unit(
-        prepared.id,
-        prepared.kind,
-        prepared.lane,
-        content,
-        facts,
-        prepared.age,
-        None,
-        prepared.constraint,
-        prepared.protected,
-        prepared.tie,
-        prepared.newness,
-        passage,
-        share,
-    )
+    return Unit(**asdict(prepared) | {"facts": facts, "passage": passage, "share": share})
 
 
 def _relevance(own: Opt[int], share: int, weight: int) -> int:

@@ -34,7 +34,7 @@ from apportion.core.results import Margin, Reason
 from apportion.core.strategies.layers.form import Layer
 from apportion.core.strategies.layers.policy import LayersPolicy
 from apportion.core.strategies.layers.share import Share, fill, set_aside, share_out, text_of
-from apportion.core.strategies.layers.verdicts import group_bounds, verdicts_of, verdicts_on_nothing
+from apportion.core.strategies.layers.verdicts import group_bounds, verdicts_of
 from apportion.core.strategy_api.levers import Meaning
 from apportion.core.strategy_api.strategy import WithoutCandidates
 from apportion.core.strategy_api.task import OwnPart, SessionPart, Task
@@ -79,7 +79,7 @@ class LayersStrategy(WithoutCandidates):
         if least_tokens > task.limit_tokens:
             return _nothing(task, shares, Margin(least_tokens, task.limit_tokens))
         fill(shares, task.limit_tokens, task.counter)
-        verdicts, text = verdicts_of(shares, counter), text_of(shares)
+        verdicts, text = verdicts_of(shares, counter, standing=True), text_of(shares)
         used_tokens = counter.count(text)
         return Verdicts(
             verdicts=verdicts,
@@ -97,7 +97,7 @@ def _nothing(
 ) -> Verdicts:
     """Return the verdicts without a text: the limit is 0 (no margin), or the minimums exceed it."""
     return Verdicts(
-        verdicts=verdicts_on_nothing(shares, margin),
+        verdicts=verdicts_of(shares, task.counter, margin, standing=False),
         groups=group_bounds(shares, task.counter, standing=False),
         infeasible=margin is not None,
     )

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate, chain, compress, islice
 
 from apportion.core.events import Section, SectionedLayer
+from apportion.core.text import SEPARATOR, join
 from apportion.core.text.characters import lowered
 from apportion.core.text.cut import cut, largest
-from apportion.core.text.render import SEPARATOR, join
 
 _BULLET = "\n- "
 _ROLLOVERS = tuple(10**digits for digits in range(1, 8))

@@ -10,11 +10,11 @@ from functools import cache, cached_property
 from itertools import accumulate
 
 from apportion.core.strategies.layers.form import Layer, SectionLines, omission
+from apportion.core.text import SEPARATOR
 from apportion.core.text.cut import MARK
 from apportion.core.text.piecewise_count import Stretch, stretch_of
 from apportion.core.text.prefixes import Prefixes
 from apportion.core.text.reckoning import SEAM_REACH, Correction
-from apportion.core.text.render import SEPARATOR
 from apportion.core.text.tokens import Units
 
 _SECTION = "##"

@@ -14,9 +14,9 @@ from apportion.core.results import Margin
 from apportion.core.strategies.layers.form import Layer
 from apportion.core.strategies.layers.layer_count import Levels
 from apportion.core.strategies.layers.policy import WHOLE_PERCENT
+from apportion.core.text import SEPARATOR, join
 from apportion.core.text.piecewise_count import Stretch, joined
 from apportion.core.text.reckoning import Attempt, Correction
-from apportion.core.text.render import SEPARATOR, join
 from apportion.core.text.tokens import TokenCounter, units_of
 
 

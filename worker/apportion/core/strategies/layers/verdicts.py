@@ -13,40 +13,32 @@ from apportion.core.text.tokens import TokenCounter
 _LAYER, _ENTRY = "layer", "entry"
 
 
-def verdicts_of(shares: Sequence[Share], counter: TokenCounter) -> list[Verdict]:
-    """Return the verdicts on layers at their levels."""
+def verdicts_of(
+    shares: Sequence[Share], counter: TokenCounter, lacking: Margin | None = None, *, standing: bool
+) -> list[Verdict]:
+    """Return the verdicts on layers at their levels.
+
+    If the text is not `standing`, nothing is shown; `lacking` is the margin of the reserved minimums, if any.
+    """
     verdicts: list[Verdict] = []
-    frames = counter.count_many([share.layer.frame(share.level) for share in shares])
+    frames = counter.count_many([share.layer.frame(share.level) if standing else "" for share in shares])
     for share, frame_tokens in zip(shares, frames, strict=True):
         if not share.given:
             continue
         layer, name = share.layer, share.layer.name
         verdict = Verdict(name, _LAYER, name, cost=share.set_aside_tokens or share.available_tokens)
-        if share.text:
+        if standing and share.text:
             verdict.tokens = frame_tokens
             verdict.stand(Fidelity.TRUNCATED if share.cut else Fidelity.FULL)
         else:
-            verdict.bound = Bound.ROOM if layer.text(layer.top) else Bound.CONTENT
-            verdict.margin = share.margin
+            unshown = Bound.ROOM if standing else Bound.LIMIT
+            verdict.bound = unshown if layer.text(layer.top) else Bound.CONTENT
+            verdict.margin = lacking if share.text else share.margin
         verdicts.append(verdict)
         for index, lines in enumerate(layer.sections):
-            verdicts += _on_lines(name, index, lines, lines.kept(layer.gone(share.level)), share.margin)
-    return verdicts
-
-
-def verdicts_on_nothing(shares: Sequence[Share], margin: Margin | None) -> list[Verdict]:
-    """Return the verdicts without a text; `margin` is set if the reserved minimums exceed the limit."""
-    verdicts: list[Verdict] = []
-    for share in shares:
-        if not share.given:
-            continue
-        layer, name = share.layer, share.layer.name
-        verdict = Verdict(name, _LAYER, name, cost=share.set_aside_tokens or share.available_tokens)
-        verdict.bound = Bound.LIMIT if layer.text(layer.top) else Bound.CONTENT
-        verdict.margin = margin if share.text and verdict.bound is Bound.LIMIT else share.margin
-        verdicts.append(verdict)
-        for index, lines in enumerate(layer.sections):
-            verdicts += _on_lines(name, index, lines, 0, margin if lines.preserve else share.margin)
+            kept = lines.kept(layer.gone(share.level)) if standing else 0
+            margin = lacking if lines.preserve and not standing else share.margin
+            verdicts += _on_lines(name, index, lines, kept, margin)
     return verdicts
 
 

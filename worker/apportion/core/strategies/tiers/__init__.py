@@ -28,8 +28,7 @@ from apportion.core.strategies.tiers.policy import TiersPolicy
 from apportion.core.strategies.tiers.rank import FULL, NAME, OMITTED, TITLES, RankedItem, rank
 from apportion.core.strategies.tiers.render import sections, texts_of
 from apportion.core.strategy_api.levers import Lever, Levers, Meaning, ScoreField
-from apportion.core.strategy_api.strategy import CandidateNeeds, missing
-from apportion.core.strategy_api.supersession import mark_superseded
+from apportion.core.strategy_api.strategy import CandidateNeeds, mark_superseded, missing
 from apportion.core.strategy_api.task import SessionPart, Task
 from apportion.core.strategy_api.verdict import Bound, GroupBounds, Verdicts, mark_repeats
 from apportion.core.text.characters import lowered

@@ -1,7 +1,4 @@
-"""Demotion of items in the order of the policy's `demotion`, until the text fits.
-
-Constraints come last. Each goes down at most once, to summary.
-"""
+"""Demotion of items in the order of the policy's `demotion`, until the text fits."""
 
 from collections.abc import Sequence
 from functools import cached_property

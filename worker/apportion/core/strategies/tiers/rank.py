@@ -1,8 +1,4 @@
-"""First tier of each behavior by its activation, and canonical order.
-
-Canonical order: constraints first, then activation descending, id, canonical JSON. The order in the request
-has no effect.
-"""
+"""First tier of each behavior by its activation, and canonical order."""
 
 from apportion.core.rounding import thousandths
 from apportion.core.strategies.tiers.policy import TiersPolicy

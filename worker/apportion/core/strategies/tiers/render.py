@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from apportion.core.strategies.tiers.rank import TITLES, RankedItem
 from apportion.core.strategy_api.task import Prepared
+from apportion.core.text import join
 from apportion.core.text.characters import SPACE_OR_SEPARATOR
-from apportion.core.text.render import join
 
 
 def texts_of(prepared: Prepared, summary_characters: int) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from heapq import heapify, heappop, heappush
 
 from apportion.core.strategies.tiers.rank import OMITTED, TITLES, RankedItem
 from apportion.core.strategies.tiers.render import heading
-from apportion.core.text.render import SEPARATOR
+from apportion.core.text import SEPARATOR
 from apportion.core.text.tokens import TokenCounter, units_of
 
 _LINE_END = "\n"
