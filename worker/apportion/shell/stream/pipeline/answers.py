@@ -4,12 +4,12 @@ This module decides the headers and the maximum size of each message. The core d
 the pipeline its order and time.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from itertools import pairwise
 from time import perf_counter_ns
 
-from msgspec import UNSET, Struct, json, to_builtins
+from msgspec import UNSET, Struct, to_builtins
 
 from apportion.core.compose import Answered
 from apportion.core.composer import TimelineComposer
@@ -19,7 +19,7 @@ from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Event
 from apportion.core.memory import Memory
 from apportion.core.policies.timeline import Timeline
-from apportion.core.results import Detail
+from apportion.core.results import Phase, Run, Source
 from apportion.core.session.row import EMPTY
 from apportion.core.wire import codec
 from apportion.core.wire.cloudevents import EventHeaders
@@ -68,12 +68,11 @@ class Answers:
         self._verifier = verifier
         self._settings = settings
         self._bounds = settings.bounds
-        self._detail = settings.decision_detail
         self._composed_topic, self._decisions_topic = settings.composed_topic, settings.decisions_topic
         self._engine = engine
         self.memory = Memory(compositions_max_bytes=settings.compositions_max_bytes)
         self.use_policies(timeline)
-        self._run = _RunTemplates(settings.requests_topic, worker)
+        self._worker = worker
         self.name_schemas({})
 
     def name_schemas(self, headers: Mapping[str, tuple[str, bytes]]) -> None:
@@ -109,14 +108,10 @@ class Answers:
         row = Row(record.offset, session, record.timestamp_ms)
         if outcome is None:
             return Answer(record, row)
-        detailed = outcome.decision
-        if self._detail is not Detail.FULL:
-            detailed = in_detail(detailed, self._detail)
+        detailed = in_detail(outcome.decision, self._settings.decision_detail)
         composed, decision = codec.encode(outcome.composed), codec.encode(detailed)
         for what, value in (("composed", composed), ("decision", decision)):
-            if (
-                len(value) > VALUE_MAX_BYTES
-            ):  # brokers would refuse it, and the worker would fail here forever
+            if len(value) > VALUE_MAX_BYTES:  # brokers would refuse it, and the worker would fail forever
                 size = f"{len(value)} bytes, over {VALUE_MAX_BYTES}"
                 message = f"its {what} event would have {size}; send less at once"
                 raise EventError(ErrorCode.TOO_LARGE, message)
@@ -155,7 +150,7 @@ class Answers:
         identity, received = outcome.decision.decision_id, record.headers
         time = str(to_builtins(outcome.decision.requested_at))
         assert outcome.decision.run is UNSET, "the core leaves it to the shell"
-        decision = answer.decision[:-1] + self._run.render(answer, outcome)
+        decision = b'%b,"run":%b}' % (answer.decision[:-1], codec.encode(self._run(answer, outcome)))
         composed_headers = self._composed_headers.build(f"{identity}-composed", received, time)
         decision_headers = self._decision_headers.build(f"{identity}-decision", received, time)
         key, partition = record.key, record.partition
@@ -164,11 +159,25 @@ class Answers:
             OutboundRecord(self._decisions_topic, partition, key, decision, decision_headers),
         )
 
+    def _run(self, answer: Answer, outcome: Answered) -> Run:
+        record, clock = answer.record, answer.clock
+        assert clock is not None, "a request has phases"
+        moments_ns = pairwise((clock.begun_ns, *clock.ends_ns.values()))
+        return Run(
+            source=Source(topic=record.topic, partition=record.partition, offset=record.offset),
+            worker=self._worker,
+            phases=tuple(
+                [
+                    Phase(name, (end_ns - begin_ns) // 1_000)
+                    for name, (begin_ns, end_ns) in zip(clock.ends_ns, moments_ns, strict=True)
+                ]
+            ),
+            cache_hit=outcome.cache_hit,
+        )
+
 
 class _Clock:
     """Measures the phases of one event, for the decision's `run`."""
-
-    __slots__ = ("begun_ns", "ends_ns")
 
     def __init__(self) -> None:
         self.ends_ns: dict[str, int] = {}
@@ -178,35 +187,3 @@ class _Clock:
     def phase(self, name: str) -> None:
         """Record the end of a phase."""
         self.ends_ns[name] = perf_counter_ns()
-
-
-class _RunTemplates:
-    """Templates of a decision's last field, `run`, by its phases; only the numbers vary.
-
-    A test compares the bytes with those of an encoded `Run`.
-    """
-
-    def __init__(self, topic: str, worker: str) -> None:
-        quoted = (json.encode(text).replace(b"%", b"%%") for text in (topic, worker))
-        self._topic, self._worker = quoted
-        self._known: dict[tuple[str, ...], bytes] = {}
-
-    def render(self, answer: Answer, outcome: Answered) -> bytes:
-        """Return the field `run` and the decision's closing brace."""
-        record, clock = answer.record, answer.clock
-        assert clock is not None, "a request has phases"
-        phases = tuple(clock.ends_ns)
-        template = self._known.get(phases)
-        if template is None:
-            template = self._known[phases] = self._template(phases)
-        moments_ns = (clock.begun_ns, *clock.ends_ns.values())
-        took_us = [(end - begin) // 1_000 for begin, end in pairwise(moments_ns)]
-        is_hit = b"true" if outcome.cache_hit else b"false"
-        return template % (record.partition, record.offset, *took_us, is_hit)
-
-    def _template(self, phases: Sequence[str]) -> bytes:
-        timed = b",".join([b'{"name":%b,"duration_us":%%d}' % json.encode(name) for name in phases])
-        return (
-            b',"run":{"source":{"topic":%b,"partition":%%d,"offset":%%d},"worker":%b,"phases":[%b],'
-            b'"cache_hit":%%b}}' % (self._topic, self._worker, timed)
-        )
