@@ -8,7 +8,6 @@ count, so a producer cannot stop a worker by inventing names.
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from hashlib import blake2b
 from itertools import chain
 from typing import TypeAlias
@@ -219,16 +218,10 @@ def tenant_of(record: Record, refusal: ErrorCode | None) -> str:
     """Return the digest of the tenant in an event's key `tenant/session_id`; `_NOBODY` if there is none."""
     if refusal is ErrorCode.WRONG_KEY:
         return _NOBODY
-    return _tenant_of_key((record.key or b"")[:_KEY_MAX_BYTES])
-
-
-@lru_cache(1 << 12)
-def _tenant_of_key(key: bytes) -> str:
-    tenant, slash, _ = key.partition(b"/")
+    tenant, slash, _ = (record.key or b"")[:_KEY_MAX_BYTES].partition(b"/")
     return digest_of(tenant) if slash else _NOBODY
 
 
-@lru_cache(1 << 12)
 def digest_of(tenant: bytes) -> str:
     """Return a short digest of a tenant's name."""
     return blake2b(tenant, digest_size=4).hexdigest()
