@@ -171,8 +171,8 @@ class BatchComposer:
             self._answers.pass_over(record, rows.time)
             return
         if set_aside:
-            message = "the worker has ended at this event as often as event_failures_max says"
-            raise EventError(ErrorCode.EVENT_FAILED, message)
+            why = "the worker has ended at this event as often as event_failures_max says"
+            raise EventError(ErrorCode.EVENT_FAILED, why)
         answer = self._answers.answer(record, row, rows.time)
         assert key is not None, "only a record under its session's key is answered"
         messages = self._answers.messages(answer)
