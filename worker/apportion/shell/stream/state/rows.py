@@ -158,7 +158,7 @@ class PartitionRows:
                 self._artifacts.remove_all(key)
             else:
                 self._put_value(key, encode_row(row))
-                self._artifacts.put(key, row)
+                self._artifacts.change(key, row)
 
     def written(self, first_offset: int, last_offset: int, *, alone: bool = False) -> None:
         """Record that our records are in the changelog, from the first to the last offset.
@@ -322,11 +322,11 @@ class PartitionRows:
     def _is_needed(self, orphan: bytes) -> bool:
         """Return whether an orphan belongs to a row now."""
         session, separator, name = orphan.partition(SEPARATOR)
-        return name in self._artifacts.names(session) if separator else orphan in self.values
+        return name in self._artifacts.by_name(session) if separator else orphan in self.values
 
     def _require_artifacts(self, needed: dict[bytes, tuple[bytes, ...]], *, afresh: bool) -> None:
         for key, names in list(needed.items()):
-            missing = set(names).difference(self._artifacts.names(key))
+            missing = set(names).difference(self._artifacts.by_name(key))
             if missing and not afresh:
                 raise ArtifactMissingError(self._where, len(missing))
             if missing:
