@@ -155,7 +155,7 @@ class BatchComposer:
         else:
             tenant = tenant_of(record, None)
             batch.outcomes.append((tenant, False))
-            self._share.answered((tenant,))
+            self._share.answered(tenant)
         batch.events += 1
         batch.next_offset = record.offset + 1
 

@@ -132,21 +132,19 @@ class DeadLetterShare:
             if refused:
                 self._refuse(tenant)
             else:
-                self.answered((tenant,))
+                self.answered(tenant)
 
     def name_of(self, tenant: str) -> str:
         """Return the name for a tenant's refused event: `_NOBODY` if the tenant has no answered event."""
         return tenant if tenant in self._tenants or tenant in self._answered else _NOBODY
 
-    def answered(self, tenants: Sequence[str]) -> None:
-        """Count events that were not refused, by their tenants, in order."""
-        self._seen += len(tenants)
-        self._last.seen += len(tenants)
-        for tenant in tenants:
-            own = self._own(tenant)
-            own.seen += 1
-            if own.refusals or self._above:
-                self._judge(tenant, own)
+    def answered(self, tenant: str) -> None:
+        """Count an event of a tenant that was not refused."""
+        self._seen += 1
+        own = self._own(tenant)
+        self._last.seen += 1
+        own.seen += 1
+        self._judge(tenant, own)
 
     def refused(self, tenant: str) -> None:
         """Count a refused event of a tenant.
