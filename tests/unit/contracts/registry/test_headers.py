@@ -41,7 +41,7 @@ def outputs(headers: dict[str, SchemaHeader]) -> list[OutboundRecord]:
     answers = Answers(PLAIN, create_engine(PLAIN), create_timeline(PLAIN), "w")
     answers.name_schemas(headers)
     refused = answers.refuse(RECORD, EventError(ErrorCode.NOT_JSON, "no"))
-    return [*answers.messages(answers.answer(RECORD, None)), refused]
+    return [*answers.answer(RECORD, None).messages, refused]
 
 
 async def test_confluents_deserializer_finds_the_schema_of_each_output_by_its_header(

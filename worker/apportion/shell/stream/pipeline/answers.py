@@ -6,7 +6,6 @@ the pipeline its order and time.
 
 from collections.abc import Mapping
 from contextlib import suppress
-from itertools import pairwise
 from time import perf_counter_ns
 
 from msgspec import UNSET, Struct, to_builtins
@@ -38,18 +37,14 @@ VALUE_MAX_BYTES = MESSAGE_MAX_BYTES - (64 << 10)
 
 
 class Answer(Struct, frozen=True):
-    """The result of one event: the row that marks it as answered, and the parts of its messages.
+    """The result of one event: the row that marks it as answered, and its messages.
 
-    `composed` and `decision` are the encoded `outcome`; the decision has no `run` yet. An artifact has no
-    outcome. `took_s` is the time of composition, and `clock` has the time of each phase.
+    An artifact has no outcome and no messages. `took_s` is the time of composition.
     """
 
-    record: Record
     row: Row
     outcome: Answered | None = None
-    composed: bytes = b""
-    decision: bytes = b""
-    clock: "_Clock | None" = None
+    messages: tuple[OutboundRecord, ...] = ()
     took_s: float = 0.0
 
 
@@ -107,7 +102,7 @@ class Answers:
         session, outcome = self._composers.at(record.timestamp_ms).handle(event, before, clock.phase)
         row = Row(record.offset, session, record.timestamp_ms)
         if outcome is None:
-            return Answer(record, row)
+            return Answer(row)
         detailed = in_detail(outcome.decision, self._settings.decision_detail)
         composed, decision = codec.encode(outcome.composed), codec.encode(detailed)
         for what, value in (("composed", composed), ("decision", decision)):
@@ -121,7 +116,24 @@ class Answers:
             policy = next(policy for policy in catalogue if policy.digest == digest)
             self._verifier.offer(record, before, policy, decision, outcome.decision.decision_id)
         took_s = (perf_counter_ns() - clock.begun_ns) / 1e9
-        return Answer(record, row, outcome, composed, decision, clock, took_s)
+        assert outcome.decision.run is UNSET, "the core leaves it to the shell"
+        run = Run(
+            source=Source(topic=record.topic, partition=record.partition, offset=record.offset),
+            worker=self._worker,
+            phases=tuple(clock.phases),
+            cache_hit=outcome.cache_hit,
+        )
+        decision = b'%b,"run":%b}' % (decision[:-1], codec.encode(run))
+        identity, received = outcome.decision.decision_id, record.headers
+        sent_time = str(to_builtins(outcome.decision.requested_at))
+        composed_headers = self._composed_headers.build(f"{identity}-composed", received, sent_time)
+        decision_headers = self._decision_headers.build(f"{identity}-decision", received, sent_time)
+        key, partition = record.key, record.partition
+        messages = (
+            OutboundRecord(self._composed_topic, partition, key, composed, composed_headers),
+            OutboundRecord(self._decisions_topic, partition, key, decision, decision_headers),
+        )
+        return Answer(row, outcome, messages, took_s)
 
     def pass_over(self, record: Record, time: StreamTime) -> None:
         """Advance stream time by a record that its row has already processed."""
@@ -141,49 +153,16 @@ class Answers:
         topic = self._settings.dead_letters_topic
         return OutboundRecord(topic, record.partition, letter.key, codec.encode(letter), headers)
 
-    def messages(self, answer: Answer) -> tuple[OutboundRecord, ...]:
-        """Return the messages of an answer; none for an artifact."""
-        outcome = answer.outcome
-        if outcome is None:
-            return ()
-        record = answer.record
-        identity, received = outcome.decision.decision_id, record.headers
-        time = str(to_builtins(outcome.decision.requested_at))
-        assert outcome.decision.run is UNSET, "the core leaves it to the shell"
-        decision = b'%b,"run":%b}' % (answer.decision[:-1], codec.encode(self._run(answer, outcome)))
-        composed_headers = self._composed_headers.build(f"{identity}-composed", received, time)
-        decision_headers = self._decision_headers.build(f"{identity}-decision", received, time)
-        key, partition = record.key, record.partition
-        return (
-            OutboundRecord(self._composed_topic, partition, key, answer.composed, composed_headers),
-            OutboundRecord(self._decisions_topic, partition, key, decision, decision_headers),
-        )
-
-    def _run(self, answer: Answer, outcome: Answered) -> Run:
-        record, clock = answer.record, answer.clock
-        assert clock is not None, "a request has phases"
-        moments_ns = pairwise((clock.begun_ns, *clock.ends_ns.values()))
-        return Run(
-            source=Source(topic=record.topic, partition=record.partition, offset=record.offset),
-            worker=self._worker,
-            phases=tuple(
-                [
-                    Phase(name, (end_ns - begin_ns) // 1_000)
-                    for name, (begin_ns, end_ns) in zip(clock.ends_ns, moments_ns, strict=True)
-                ]
-            ),
-            cache_hit=outcome.cache_hit,
-        )
-
 
 class _Clock:
     """Measures the phases of one event, for the decision's `run`."""
 
     def __init__(self) -> None:
-        self.ends_ns: dict[str, int] = {}
-        """End of each phase, in order. A phase begins at the end of the previous phase."""
-        self.begun_ns = perf_counter_ns()
+        self.phases: list[Phase] = []
+        """The phases so far. A phase begins at the end of the previous phase."""
+        self.begun_ns = self._end_ns = perf_counter_ns()
 
     def phase(self, name: str) -> None:
         """Record the end of a phase."""
-        self.ends_ns[name] = perf_counter_ns()
+        begin_ns, self._end_ns = self._end_ns, perf_counter_ns()
+        self.phases.append(Phase(name, (self._end_ns - begin_ns) // 1_000))

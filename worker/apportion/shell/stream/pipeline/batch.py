@@ -71,6 +71,11 @@ class Batch(Struct):
     is_ahead: bool = False
     upkeep: Upkeep = field(default_factory=Upkeep)
 
+    def add(self, message: OutboundRecord) -> None:
+        """Add an output."""
+        self.messages.setdefault(message.topic, []).append(message)
+        self.size_bytes += len(message.value)
+
     def undo(self, rows: PartitionRows) -> None:
         """Restore the rows and the stream time from before the batch; later batches are undone first."""
         rows.undo(self.upkeep)
@@ -175,20 +180,17 @@ class BatchComposer:
             raise EventError(ErrorCode.EVENT_FAILED, why)
         answer = self._answers.answer(record, row, rows.time)
         assert key is not None, "only a record under its session's key is answered"
-        messages = self._answers.messages(answer)
         batch.before.setdefault(key, row)
         rows.hold(key, answer.row)
-        for message in messages:
-            batch.messages.setdefault(message.topic, []).append(message)
         if answer.outcome is not None:
             batch.tally.answered(answer.outcome, answer.took_s)
-        batch.size_bytes += len(answer.composed) + len(answer.decision)
+        for message in answer.messages:
+            batch.add(message)
 
     def _refuse(self, batch: Batch, record: Record, error: EventError) -> None:
         """Put the dead letter of an event into the batch; too many dead letters end the batch."""
         letter = self._answers.refuse(record, error)
-        batch.messages.setdefault(letter.topic, []).append(letter)
-        batch.size_bytes += len(letter.value)
+        batch.add(letter)
         self._refusals.tell(error.code, str(record))
         batch.tally.refused[error.code] += 1
         tenant = tenant_of(record, error.code)
