@@ -116,6 +116,12 @@ class Answers:
             policy = next(policy for policy in catalogue if policy.digest == digest)
             self._verifier.offer(record, before, policy, decision, outcome.decision.decision_id)
         took_s = (perf_counter_ns() - clock.begun_ns) / 1e9
+        messages = self._messages(record, outcome, composed, decision, clock)
+        return Answer(row, outcome, messages, took_s)
+
+    def _messages(
+        self, record: Record, outcome: Answered, composed: bytes, decision: bytes, clock: "_Clock"
+    ) -> tuple[OutboundRecord, ...]:
         assert outcome.decision.run is UNSET, "the core leaves it to the shell"
         run = Run(
             source=Source(topic=record.topic, partition=record.partition, offset=record.offset),
@@ -129,11 +135,10 @@ class Answers:
         composed_headers = self._composed_headers.build(f"{identity}-composed", received, sent_time)
         decision_headers = self._decision_headers.build(f"{identity}-decision", received, sent_time)
         key, partition = record.key, record.partition
-        messages = (
+        return (
             OutboundRecord(self._composed_topic, partition, key, composed, composed_headers),
             OutboundRecord(self._decisions_topic, partition, key, decision, decision_headers),
         )
-        return Answer(row, outcome, messages, took_s)
 
     def pass_over(self, record: Record, time: StreamTime) -> None:
         """Advance stream time by a record that its row has already processed."""
