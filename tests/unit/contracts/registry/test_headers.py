@@ -11,8 +11,13 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from support.registries import Registry, serving
 from support.running import request
 
-from apportion.contracts.registry.headers import SCHEMA_ID_HEADER, SchemaHeader, find_schema_headers
-from apportion.contracts.registry.subjects import SubjectsNotReadyError, register_subjects
+from apportion.contracts.registry.subjects import (
+    SCHEMA_ID_HEADER,
+    SchemaHeader,
+    SubjectsNotReadyError,
+    find_schema_headers,
+    register_subjects,
+)
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.wire.record import Record
 from apportion.engine.assembly import create_engine, create_timeline

@@ -18,7 +18,7 @@ from mode import CrashingSupervisor
 from msgspec.structs import asdict
 from yarl import URL
 
-from apportion.contracts.registry.headers import find_schema_headers
+from apportion.contracts.registry.subjects import find_schema_headers
 from apportion.core.memory import Memory
 from apportion.core.policies.timeline import PolicyRefusal
 from apportion.engine.assembly import create_engine, create_timeline
