@@ -64,12 +64,12 @@ class Health:
             marks["flow"] = ""
         if not sight.is_member:
             marks["membership"] = ""
-        excused = not self._hears_brokers
-        moved = {}
-        for name, mark in marks.items():
-            before, since_s = self._moved.get(name, (None, sight.now_s))
-            is_same = name in self._moved and before == mark
-            moved[name] = mark, since_s if is_same and not excused else sight.now_s
+        moved = {name: (mark, sight.now_s) for name, mark in marks.items()}
+        if self._hears_brokers:
+            still = {
+                name: before for name, before in self._moved.items() if before[0] == marks.get(name, before)
+            }
+            moved |= {name: before for name, before in still.items() if name in moved}
         self._moved = moved
 
     @property
