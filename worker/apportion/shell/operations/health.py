@@ -66,10 +66,11 @@ class Health:
             marks["membership"] = ""
         moved = {name: (mark, sight.now_s) for name, mark in marks.items()}
         if self._hears_brokers:
-            still = {
-                name: before for name, before in self._moved.items() if before[0] == marks.get(name, before)
+            moved |= {
+                name: (mark, since_s)
+                for name, (mark, since_s) in self._moved.items()
+                if name in marks and marks[name] == mark
             }
-            moved |= {name: before for name, before in still.items() if name in moved}
         self._moved = moved
 
     @property
