@@ -4,11 +4,11 @@ The probe asks the brokers for the ends of the partitions, because a stalled fet
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import isfinite
 from time import monotonic, time
-from typing import Protocol
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from apportion.core.memory import Memory
@@ -37,28 +37,15 @@ _HELD_S = 10.0
 """Interval of the measurement of held bytes, which visits each session."""
 
 
-class Member(Protocol):
-    """The group member; `PipelineConsumer` implements it, and is not imported because it needs Faust."""
-
-    is_assigned: bool
-    is_recovering: bool
-
-    def requests_assigned(self) -> set[int]:
-        """Return the partitions of the requests topic that are assigned."""
-
-    def call_in_thread(self, callback: Callable[[], None]) -> None:
-        """Call a function in the thread of the member's client."""
-
-    async def ends(self, partitions: Collection[int]) -> Mapping[int, int]:
-        """Return the high watermarks of partitions of the requests topic."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """The parts of a worker that a probe observes; functions return parts that are created later."""
+    """The parts of a worker that a probe observes; functions return parts that are created later.
+
+    `member` returns the `PipelineConsumer`, which is not imported because it needs Faust.
+    """
 
     settings: Settings
-    member: Callable[[], Member]
+    member: Callable[[], Any]
     is_rebalancing: Callable[[], bool]
     rows: Callable[[], Mapping[int, PartitionRows]]
     pipeline: Pipeline

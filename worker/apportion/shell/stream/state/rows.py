@@ -5,8 +5,9 @@ writer appends the returned records, and a recovery passes in the records that i
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
+from aiokafka.structs import ConsumerRecord
 from msgspec import Struct, ValidationError
 
 from apportion.shell.stream.state.artifacts import Artifacts
@@ -63,15 +64,6 @@ class Upkeep(Struct):
     let_go: list[LetGo] = []
     again: list[bytes] = []
     orphans: list[bytes] = []
-
-
-class ChangelogRecord(Protocol):
-    """The used fields of a changelog record."""
-
-    offset: int
-    key: bytes
-    value: bytes | None
-    headers: tuple[tuple[str, bytes], ...]
 
 
 class PartitionRows:
@@ -193,7 +185,7 @@ class PartitionRows:
         if gap in self._gaps:
             self._gaps.remove(gap)
 
-    def repair(self, records: Iterable[ChangelogRecord]) -> int:
+    def repair(self, records: Iterable[ConsumerRecord]) -> int:
         """Schedule rows to be written again after late records of a gap; return the number of late records.
 
         A record is late if its processed offset is lower than the current row's, or if it removes an artifact
@@ -225,7 +217,7 @@ class PartitionRows:
         """Whether the next upkeep has records to write again or to remove."""
         return bool(self._again or self._orphans)
 
-    def read(self, records: Iterable[ChangelogRecord]) -> None:
+    def read(self, records: Iterable[ConsumerRecord]) -> None:
         """Add changelog records, in order; a session's row with the greatest processed offset counts.
 
         Call `join` after the last record.
