@@ -41,8 +41,8 @@ from apportion.shell.kafka.topics import (
 )
 from apportion.shell.operations.log import log_fact
 from apportion.shell.operations.numbers import Numbers
-from apportion.shell.stream.faust_app.assignor import AnyHostAssignor
 from apportion.shell.stream.faust_app.consumer import PipelineTransport
+from apportion.shell.stream.faust_app.hooks import AnyHostAssignor
 from apportion.shell.stream.faust_app.session_table import SessionTable, session_table
 from apportion.shell.stream.faust_app.table_recovery import SessionTables
 from apportion.shell.stream.pipeline.answers import Answers
