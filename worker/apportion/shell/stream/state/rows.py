@@ -225,29 +225,24 @@ class PartitionRows:
         Raises:
             UnreadableRowError: a newer version wrote a record.
         """
-        values, in_use = self.values, self._in_use
         record = None
         for record in records:
             key, value = record.key, record.value
-            if self._foreign:
-                self._foreign.pop(key, None)
+            self._foreign.pop(key, None)
             if SEPARATOR in key:
                 self._read_artifact(key, value)
             elif value is None:
                 self._read_tombstone(key, seen_offset_of_tombstone(record.headers))
             elif not is_row(value):
-                if key in values:
+                if key in self.values:
                     self._again[key] = None
                 else:
                     self._foreign[key] = record.offset
+            elif self._counts(key, value, self.values.get(key)):
+                self.values[key] = value
+                self._in_use.forget(key)
             else:
-                current = values.get(key)
-                if (current is not None or self._gone) and not self._counts(key, value, current):
-                    self._again[key] = None
-                    continue
-                values[key] = value
-                if in_use:
-                    in_use.forget(key)
+                self._again[key] = None
         if record is not None:
             self.changelog_offset = record.offset + 1
 
