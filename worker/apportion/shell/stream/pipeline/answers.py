@@ -63,7 +63,6 @@ class Answers:
         self._verifier = verifier
         self._settings = settings
         self._bounds = settings.bounds
-        self._composed_topic, self._decisions_topic = settings.composed_topic, settings.decisions_topic
         self._engine = engine
         self.memory = Memory(compositions_max_bytes=settings.compositions_max_bytes)
         self.use_policies(timeline)
@@ -134,10 +133,10 @@ class Answers:
         sent_time = str(to_builtins(outcome.decision.requested_at))
         composed_headers = self._composed_headers.build(f"{identity}-composed", received, sent_time)
         decision_headers = self._decision_headers.build(f"{identity}-decision", received, sent_time)
-        key, partition = record.key, record.partition
+        key, partition, settings = record.key, record.partition, self._settings
         return (
-            OutboundRecord(self._composed_topic, partition, key, composed, composed_headers),
-            OutboundRecord(self._decisions_topic, partition, key, decision, decision_headers),
+            OutboundRecord(settings.composed_topic, partition, key, composed, composed_headers),
+            OutboundRecord(settings.decisions_topic, partition, key, decision, decision_headers),
         )
 
     def pass_over(self, record: Record, time: StreamTime) -> None:
