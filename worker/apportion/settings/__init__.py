@@ -256,13 +256,7 @@ def load_settings(
     origins = dict.fromkeys(file_values, str(path)) | variables | given
     problems += [_unknown(name, origin) for name, origin in origins.items() if name not in NAMES]
     values = {name: value for name, value in (file_values | _parsed(texts)).items() if name in NAMES}
-    try:
-        settings = Settings(_origins=origins, **values)
-    except ValidationError as error:
-        raise SettingsError([*problems, *(_wrong(detail, origins) for detail in error.errors())]) from None
-    if problems:
-        raise SettingsError(problems)
-    return settings
+    return _validated(values, origins, problems)
 
 
 def _variables(environment: Mapping[str, str]) -> dict[str, str]:
@@ -361,6 +355,16 @@ def _parsed(texts: dict[str, Any]) -> dict[str, Any]:
             with suppress(ValidationError):
                 parsed[name] = TypeAdapter(kind).validate_python(texts[name])
     return parsed
+
+
+def _validated(values: dict[str, Any], origins: dict[str, str], problems: list[str]) -> Settings:
+    try:
+        settings = Settings(_origins=origins, **values)
+    except ValidationError as error:
+        raise SettingsError([*problems, *(_wrong(detail, origins) for detail in error.errors())]) from None
+    if problems:
+        raise SettingsError(problems)
+    return settings
 
 
 def _wrong(detail: ErrorDetails, origins: Mapping[str, str]) -> str:
