@@ -11,7 +11,7 @@ import pytest
 from tools.schemas import file_name, schemas
 
 from apportion.contracts.registry.client import RegisteredSchema
-from apportion.contracts.registry.headers import SCHEMA_ID_HEADER
+from apportion.contracts.registry.subjects import SCHEMA_ID_HEADER
 from apportion.core.events import session_key
 from apportion.core.wire.cloudevents import EventHeaders
 from apportion.settings import Settings

@@ -35,7 +35,6 @@ from apportion.settings import Settings
 from apportion.shell.kafka.admin import admin_client
 from apportion.shell.kafka.connection import connection_arguments
 from apportion.shell.kafka.topics import changelog_topic, create_topics
-from apportion.shell.operations.gc_tuning import look_once
 from apportion.shell.stream.state.faults import RecoveryFailedError, UnreadableStateError
 from apportion.shell.stream.state.recovery import partition_rows, read_rows, recover
 from apportion.shell.stream.state.row_format import Row, StateRecord, encode_row, tombstone
@@ -196,7 +195,7 @@ async def test_cancelled_recoveries_release_their_fetched_data(stage: Stage) -> 
         reading.cancel()
         await asyncio.wait([reading])
         del reading
-        look_once()
+        gc.collect()
         held.append(sum(isinstance(one, PartitionRecords) for one in gc.get_objects()))
     assert held == [0, 0, 0]
 

@@ -7,8 +7,7 @@ import pytest
 from support.registries import Registry, serving
 from support.running import own_settings, request, staged, worker_running
 
-from apportion.contracts.registry.headers import find_schema_headers
-from apportion.contracts.registry.subjects import register_subjects
+from apportion.contracts.registry.subjects import find_schema_headers, register_subjects
 from apportion.shell.kafka.output_ownership import output_topics
 
 pytestmark = pytest.mark.asyncio

@@ -23,9 +23,9 @@ from support.containers import free_port
 from support.requiring import MAVEN
 
 from apportion.contracts.registry.client import SchemaRejectedError, open_registry
-from apportion.contracts.registry.headers import find_schema_headers
 from apportion.contracts.registry.subjects import (
     check_subjects,
+    find_schema_headers,
     plan_subjects,
     register_subjects,
     require_subjects,

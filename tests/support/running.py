@@ -23,8 +23,8 @@ from msgspec import to_builtins
 from apportion.core.events import session_key
 from apportion.settings import PREFIX, Settings
 from apportion.shell.kafka.connection import connection_arguments
-from apportion.shell.kafka.fetch_pacing import pace_fetches
 from apportion.shell.kafka.partitioning import partition_of
+from apportion.shell.kafka.record_consumer import pace_fetches
 from apportion.shell.kafka.topics import MESSAGE_MAX_BYTES, changelog_topic, create_topics
 from apportion.shell.stream.state.recovery import read_rows
 from apportion.shell.stream.state.row_format import Row, encode_row

@@ -9,13 +9,14 @@ import pytest
 from support.commands import Ended, apportion
 from support.containers import free_port
 
+from apportion.shell.operations.health import Health
 from apportion.shell.operations.numbers import Numbers
 from apportion.shell.operations.server import PortTakenError, serving
 
 pytestmark = pytest.mark.asyncio
 
 
-class Judge:
+class Judge(Health):
     """A health judge with fixed answers."""
 
     def __init__(self, *, dead: tuple[str, ...] = (), unready: tuple[str, ...] = ()) -> None:

@@ -7,8 +7,7 @@ import pytest
 from support.commands import ROOT, apportion
 from support.registries import Registry, serving
 
-from apportion.contracts.registry.headers import SCHEMA_ID_HEADER
-from apportion.contracts.registry.subjects import SubjectStatus
+from apportion.contracts.registry.subjects import SCHEMA_ID_HEADER, SubjectStatus
 from apportion.contracts.schemas.topics import Compatibility
 from apportion.settings import Settings
 

@@ -35,11 +35,6 @@ from apportion.settings.value_types import (
     TopicPrefix,
 )
 
-OptionalMechanism = Annotated[SaslMechanism, Field(strict=False)] | None
-
-OptionalAppId = AppId | None
-OptionalCopies = Annotated[int, Field(ge=1, le=32767)] | None
-
 _NAME_MAX = 249
 _DAY_S = 24 * 60 * 60
 _LATENESS_MIN_S = 2 * 60 * 60
@@ -78,7 +73,7 @@ class ClusterSettings(BaseModel):
     """File (PEM) with the key of that certificate; unset: the key is in the same file."""
     ssl_key_password_file: OptionalPath = None
     """File with the password of that key, if it has one."""
-    sasl_mechanism: OptionalMechanism = None
+    sasl_mechanism: Annotated[SaslMechanism, Field(strict=False)] | None = None
     """Login mechanism, if security_protocol has SASL: with a password, or with a token (OAUTHBEARER)."""
     sasl_username: OptionalText = None
     """User name for the login."""
@@ -149,7 +144,7 @@ class ClusterSettings(BaseModel):
     production: bool = False
     """Create topics that survive the loss of a broker: with three copies, of which two must have each record
     before it is acknowledged."""
-    replication_factor: OptionalCopies = None
+    replication_factor: Annotated[int, Field(ge=1, le=32767)] | None = None
     """Copies that Kafka keeps of each partition; unset: 3 in production, else 1. All but one of them, or the
     only one, must have a record before it is acknowledged (min.insync.replicas)."""
     retention_s: Positive = 7 * _DAY_S
@@ -159,7 +154,7 @@ class ClusterSettings(BaseModel):
     partitioner: Annotated[Partitioner, Field(strict=False)] = Partitioner.MURMUR2
     """Hash by which producers choose a key's partition. any switches the check off; one session can then be
     split between two workers."""
-    takes_over: OptionalAppId = None
+    takes_over: AppId | None = None
     """Another app_id that this one replaces, so that its answers may be in the output topics."""
     topic_prefix: TopicPrefix = ""
     """Prefix of the names of all these topics, unless they begin with it already."""

@@ -11,8 +11,13 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from support.registries import Registry, serving
 from support.running import request
 
-from apportion.contracts.registry.headers import SCHEMA_ID_HEADER, SchemaHeader, find_schema_headers
-from apportion.contracts.registry.subjects import SubjectsNotReadyError, register_subjects
+from apportion.contracts.registry.subjects import (
+    SCHEMA_ID_HEADER,
+    SchemaHeader,
+    SubjectsNotReadyError,
+    find_schema_headers,
+    register_subjects,
+)
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.wire.record import Record
 from apportion.engine.assembly import create_engine, create_timeline
@@ -41,7 +46,7 @@ def outputs(headers: dict[str, SchemaHeader]) -> list[OutboundRecord]:
     answers = Answers(PLAIN, create_engine(PLAIN), create_timeline(PLAIN), "w")
     answers.name_schemas(headers)
     refused = answers.refuse(RECORD, EventError(ErrorCode.NOT_JSON, "no"))
-    return [*answers.messages(answers.answer(RECORD, None)), refused]
+    return [*answers.answer(RECORD, None).messages, refused]
 
 
 async def test_confluents_deserializer_finds_the_schema_of_each_output_by_its_header(

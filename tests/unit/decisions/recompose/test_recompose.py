@@ -74,7 +74,7 @@ def answered(
         try:
             answer = answers.answer(record, rows.get(record.key), time)
             rows[record.key] = answer.row
-            messages = answers.messages(answer)
+            messages = answer.messages
         except EventError as error:
             messages = (answers.refuse(record, error),)
         for message in messages:

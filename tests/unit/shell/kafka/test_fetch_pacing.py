@@ -8,8 +8,8 @@ import pytest
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.metadata import MetadataRequest
 
-from apportion.shell.kafka import fetch_pacing
-from apportion.shell.kafka.fetch_pacing import pace_fetches
+from apportion.shell.kafka import record_consumer
+from apportion.shell.kafka.record_consumer import pace_fetches
 
 pytestmark = pytest.mark.asyncio
 
@@ -23,7 +23,7 @@ class Broker:
         client = SimpleNamespace(send=self._send)
         pace_fetches(SimpleNamespace(_client=client))
         self._sender: Any = client
-        monkeypatch.setattr(fetch_pacing, "perf_counter", lambda: self.now_s)
+        monkeypatch.setattr(record_consumer, "perf_counter", lambda: self.now_s)
         monkeypatch.setattr(asyncio, "sleep", self._sleep)
 
     async def fetch(self, data: bytes = b"", wait_ms: int = 100) -> None:

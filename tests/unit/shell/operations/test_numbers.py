@@ -9,7 +9,7 @@ from support.composing import answer, candidate, lanes_policy, request
 from apportion.core.compose import Answered
 from apportion.core.errors import ErrorCode
 from apportion.shell.operations.metrics import METRICS, MetricKind
-from apportion.shell.operations.numbers import OTHER, POLICIES_MAX, Batched, Numbers
+from apportion.shell.operations.numbers import OTHER, POLICIES_MAX, Numbers
 from apportion.shell.operations.tally import BatchTally
 
 NOW_S = 1_772_366_400.0
@@ -31,16 +31,17 @@ def outcome() -> Answered:
     return answer(request(ones), policy=lanes_policy())
 
 
-def batched(tally: BatchTally) -> Batched:
-    return Batched(tally, 1, 100, 0.01, 0.02)
+def count(numbers: Numbers, tally: BatchTally) -> None:
+    numbers.batch(tally, NOW_S, events=1, size_bytes=100, work_s=0.01, write_s=0.02)
 
 
 def test_an_answer_is_counted_with_its_candidates_and_tokens() -> None:
     tally, numbers, made = BatchTally(), Numbers(), outcome()
     decision = made.decision
-    tally.answered([(made, 0.0003), (replace(made, cache_hit=True), 0.0003)])
+    tally.answered(made, 0.0003)
+    tally.answered(replace(made, cache_hit=True), 0.0003)
     tally.refused[ErrorCode.UNKNOWN_LANE] += 3
-    numbers.batch(batched(tally), NOW_S)
+    count(numbers, tally)
     values = scraped(numbers)
     assert values["apportion_decisions_total", decision.policy.name, "composed"] == 2
     assert values["apportion_candidates_total", "selected", ""] == 2 * decision.candidates_selected > 0
@@ -61,7 +62,7 @@ def test_an_answer_is_counted_with_its_candidates_and_tokens() -> None:
 def test_end_to_end_is_from_the_records_time_and_never_negative() -> None:
     tally, numbers = BatchTally(), Numbers()
     tally.recorded_ms += [int(NOW_S * 1000) - 2_000, int(NOW_S * 1000) + 60_000]
-    numbers.batch(batched(tally), NOW_S)
+    count(numbers, tally)
     values = scraped(numbers)
     assert values["apportion_end_to_end_seconds_sum",] == 2
     assert values["apportion_end_to_end_seconds_bucket", "0.005"] == 1
@@ -87,7 +88,7 @@ def test_very_many_policies_and_tenants_make_no_more_series() -> None:
     for each in range(MANY):
         tally.decisions[f"policy-{each}", "composed"] = 1
         tally.tenants[f"tenant-{each}"] = (1, 5)
-    numbers.batch(batched(tally), NOW_S)
+    count(numbers, tally)
     values = scraped(numbers)
     policies = told_of(values, "apportion_decisions_total")
     assert len(policies) == POLICIES_MAX + 1
@@ -103,8 +104,8 @@ def test_very_many_sessions_make_no_series_at_all() -> None:
         tally = BatchTally()
         for each in range(number, number + MANY // 2):
             decision = replace(made.decision, session_id=f"session-{each}")
-            tally.answered([(replace(made, decision=decision), 0.0001)])
-        numbers.batch(batched(tally), NOW_S)
+            tally.answered(replace(made, decision=decision), 0.0001)
+        count(numbers, tally)
         series.add(frozenset(scraped(numbers)))
     assert len(series) == 1
     assert not any("session-" in label for [one] in [series] for key in one for label in key)
@@ -112,8 +113,8 @@ def test_very_many_sessions_make_no_series_at_all() -> None:
 
 def test_tenants_are_named_only_on_request() -> None:
     tally, numbers = BatchTally(), Numbers()
-    tally.answered([(outcome(), 0.0001)])
-    numbers.batch(batched(tally), NOW_S)
+    tally.answered(outcome(), 0.0001)
+    count(numbers, tally)
     assert [key for key in scraped(numbers) if "tenant" in key[0]] == []
 
 

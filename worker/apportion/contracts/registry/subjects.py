@@ -4,10 +4,10 @@ A subject is named `TOPIC-value`. A version that exists is never changed or dele
 subject is set only if it has none of its own.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
 from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias
 
 from msgspec import Struct, json
 
@@ -20,8 +20,13 @@ from apportion.contracts.registry.client import (
 from apportion.contracts.schemas.topics import TopicSchema, topic_schemas
 from apportion.settings import Settings
 
+SCHEMA_ID_HEADER = "__value_schema_id"
+"""Header with the id of the schema of a worker's output, as Confluent's clients read it."""
 _PLACES_MAX = 5
 """Number of places at which a report names differences."""
+
+
+SchemaHeader: TypeAlias = tuple[str, bytes]
 
 
 class Subject(Struct, frozen=True):
@@ -109,6 +114,31 @@ def require_subjects(reports: Iterable[SubjectReport]) -> None:
     """
     if failed := [report for report in reports if not report.is_ready]:
         raise SubjectsNotReadyError(failed)
+
+
+async def find_schema_headers(settings: Settings, topics: Collection[str]) -> Mapping[str, SchemaHeader]:
+    """Return the header of each of these topics, looked up in the registry; none without a registry.
+
+    Raises:
+        SubjectsNotReadyError: a schema of this version is not registered.
+        RegistryUnreachableError, RegistryRefusedError: the registry is away, or does not answer us.
+        SettingsError: a file of the settings cannot be read.
+    """
+    if settings.schema_registry is None:
+        return {}
+    subjects = [subject for subject in plan_subjects(settings) if subject.topic in topics]
+    async with open_registry(settings) as registry:
+        found = {subject: await registry.find(subject.name, subject.schema.value) for subject in subjects}
+    missing = [
+        SubjectReport(subject.name, SubjectStatus.MISSING) for subject, schema in found.items() if not schema
+    ]
+    if missing:
+        raise SubjectsNotReadyError(missing)
+    return {
+        subject.topic: (SCHEMA_ID_HEADER, schema.header_value())
+        for subject, schema in found.items()
+        if schema
+    }
 
 
 async def _check(registry: RegistryClient, subject: Subject) -> SubjectReport:

@@ -40,6 +40,9 @@ class TokenCommandError(KafkaError):  # type: ignore[misc] # aiokafka ships no t
 
     code = "token_command_failed"
 
+    def __init__(self, what: str) -> None:
+        super().__init__(f"sasl_token_command {what}; run it yourself, as the worker's user")
+
 
 class TokenCommand(AbstractTokenProvider):  # type: ignore[misc] # likewise
     """Token provider that runs `sasl_token_command` for each connection, so that its token is new."""
@@ -67,14 +70,14 @@ class TokenCommand(AbstractTokenProvider):  # type: ignore[misc] # likewise
                 text=True,
             )
         except subprocess.TimeoutExpired:
-            raise TokenCommandError(_of_command(f"printed no token in {self._timeout_s:g} s")) from None
+            raise TokenCommandError(f"printed no token in {self._timeout_s:g} s") from None
         except (OSError, UnicodeDecodeError) as error:
-            raise TokenCommandError(_of_command(f"cannot be run ({type(error).__name__})")) from None
+            raise TokenCommandError(f"cannot be run ({type(error).__name__})") from None
         token = done.stdout.strip()
         if done.returncode:
-            raise TokenCommandError(_of_command(f"ended with exit code {done.returncode}"))
+            raise TokenCommandError(f"ended with exit code {done.returncode}")
         if not token:
-            raise TokenCommandError(_of_command("printed nothing"))
+            raise TokenCommandError("printed nothing")
         return token
 
 
@@ -278,10 +281,6 @@ def _unusable(name: str, path: Any, error: OSError, expected: str) -> SettingsEr
     if isinstance(error, ssl.SSLError):
         return SettingsError([f"{name} ({path}): is not {expected} ({error.reason})"])
     return SettingsError([f"{name} ({path}): cannot be read: {error.strerror}"])
-
-
-def _of_command(what: str) -> str:
-    return f"sasl_token_command {what}; run it yourself, as the worker's user"
 
 
 async def close_consumer(consumer: Any) -> None:

@@ -95,6 +95,18 @@ async def read_to(
             await asyncio.sleep(0)  # while the client has records, it lets no other task run
 
 
+async def records_at(consumer: AIOKafkaConsumer, offsets: Offsets) -> dict[TopicPartition, ConsumerRecord]:
+    """Return the record at an offset of each partition; without those that have none, such as a marker."""
+    found: dict[TopicPartition, ConsumerRecord] = {}
+    consumer.assign(list(offsets))
+    for partition, offset in offsets.items():
+        consumer.seek(partition, offset)
+    async for step in read_to(consumer, {partition: offset + 1 for partition, offset in offsets.items()}):
+        if step.records and step.records[0].offset == offsets[step.partition]:
+            found[step.partition] = step.records[0]
+    return found
+
+
 async def ends_of(asking: RecordConsumer, expected: Offsets) -> Offsets:
     """Return the ends of partitions; retries for `_LAG_S` if an end is before its expected offset."""
     until_s = asyncio.get_running_loop().time() + _LAG_S

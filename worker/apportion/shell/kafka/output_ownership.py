@@ -12,11 +12,10 @@ from aiokafka.structs import ConsumerRecord
 from apportion.settings import Settings
 from apportion.shell.kafka.admin import why_unanswered
 from apportion.shell.kafka.connection import close_consumer, consumer_arguments
-from apportion.shell.kafka.groupless_consumer import Offsets, read_to
+from apportion.shell.kafka.groupless_consumer import records_at
 from apportion.shell.kafka.record_consumer import RecordConsumer
 
 _APPS = "apportion/"
-_POLL_MS = 200
 
 
 class SharedOutputsError(Exception):
@@ -45,6 +44,8 @@ def output_topics(settings: Settings) -> tuple[str, ...]:
 async def require_own_outputs(settings: Settings) -> None:
     """Check that the last record of each partition of the output topics is ours or names no other app id.
 
+    A partition that ends with a transaction marker is not checked.
+
     Raises:
         SharedOutputsError: a record names an app id that is neither ours nor the one in `takes_over`.
         NotAllowedError: no ACL allows us to read the topics.
@@ -64,24 +65,13 @@ async def _last_records(settings: Settings) -> list[ConsumerRecord]:
         async with asyncio.timeout(settings.request_timeout_s):
             await consumer.start()
             begins, ends = await consumer.beginning_offsets(wanted), await consumer.end_offsets(wanted)
-            filled = {partition: end for partition, end in ends.items() if begins[partition] < end}
-            return await _read(consumer, filled)
+            last = {partition: end - 1 for partition, end in ends.items() if begins[partition] < end}
+            found = await records_at(consumer, last)
+            return [found[partition] for partition in sorted(found)]
     except (KafkaError, TimeoutError) as error:
         raise why_unanswered(settings, error) from error
     finally:
         await close_consumer(consumer)
-
-
-async def _read(consumer: RecordConsumer, ends: Offsets) -> list[ConsumerRecord]:
-    """Return the last records; a partition that ends with a transaction marker has none."""
-    last: dict[TopicPartition, ConsumerRecord] = {}
-    consumer.assign(sorted(ends))
-    for partition, end in ends.items():
-        consumer.seek(partition, end - 1)
-    async for step in read_to(consumer, ends, poll_ms=_POLL_MS):
-        if step.records:
-            last.setdefault(step.partition, step.records[0])
-    return [last[partition] for partition in sorted(last)]
 
 
 def _writer(record: ConsumerRecord) -> str | None:

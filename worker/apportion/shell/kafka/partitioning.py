@@ -3,7 +3,6 @@
 A record with a wrong key or partition is refused, because two workers would split its session.
 """
 
-from collections.abc import Callable
 from functools import lru_cache
 from zlib import crc32
 
@@ -15,33 +14,20 @@ from apportion.core.wire.record import Record
 from apportion.settings.value_types import Partitioner
 
 _SESSIONS_CACHED = 1 << 16
-
-
-def _murmur2(key: bytes, partitions: int) -> int:
-    """Return the partition as Java's and aiokafka's default partitioners and `murmur2_random` do."""
-    partition: int = (murmur2(key) & 0x7FFFFFFF) % partitions
-    return partition
-
-
-def _crc32(key: bytes, partitions: int) -> int:
-    """Return the partition as librdkafka's default partitioner `consistent_random` does."""
-    return crc32(key) % partitions
-
-
-_CHOOSERS: dict[Partitioner, Callable[[bytes, int], int]] = {
-    Partitioner.MURMUR2: lru_cache(_SESSIONS_CACHED)(_murmur2),
-    Partitioner.CRC32: _crc32,
-}
 _PRODUCER_SETTING = {
     Partitioner.MURMUR2: "Java's clients do so by themselves, librdkafka with partitioner=murmur2_random",
     Partitioner.CRC32: "librdkafka does so with partitioner=consistent_random, its default",
 }
 
 
+@lru_cache(_SESSIONS_CACHED)
 def partition_of(key: bytes, partitioner: Partitioner, partitions: int) -> int | None:
     """Return the partition of a key; None if any partition is valid."""
-    choose = _CHOOSERS.get(partitioner)
-    return None if choose is None else choose(key, partitions)
+    if partitioner is Partitioner.ANY:
+        return None
+    is_murmur2 = partitioner is Partitioner.MURMUR2
+    number: int = murmur2(key) & 0x7FFFFFFF if is_murmur2 else crc32(key)
+    return number % partitions
 
 
 def check_place(event: Event, record: Record, partitioner: Partitioner, partitions: int) -> None:

@@ -25,8 +25,6 @@ Entry: TypeAlias = tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes]]
 class Sent:
     """A record batch in the client's queue, and the future of its acknowledgement."""
 
-    __slots__ = ("_batch", "records")
-
     def __init__(self, batch: Any, records: int) -> None:
         self._batch = batch
         self.records = records
@@ -46,40 +44,6 @@ class Sent:
         """
         metadata: RecordMetadata = self._batch.future.result()
         return int(metadata.offset)
-
-
-class _BatchFiller:
-    """A record batch of the client that is being filled; `now_ms` is the time of all records.
-
-    It uses the inner builder of the client's builder, whose own `append` takes twice as long.
-    """
-
-    __slots__ = ("_append", "_builder", "_now_ms", "records")
-
-    def __init__(self, builder: Any, now_ms: int) -> None:
-        self._builder = builder
-        self._append = builder._builder.append  # noqa: SLF001 - see above
-        self._now_ms = now_ms
-        self.records = 0
-
-    @property
-    def size_bytes(self) -> int:
-        """The size so far, before compression."""
-        return int(self._builder.size())
-
-    def append(self, entry: Entry) -> bool:
-        """Append a record, and return whether it fitted."""
-        key, value, headers = entry
-        if self._append(self.records, self._now_ms, key, value, list(headers)) is None:
-            return False
-        self.records += 1
-        return True
-
-    def closed(self) -> Any:
-        """Close the batch, and return the client's builder."""
-        self._builder._relative_offset = self.records  # noqa: SLF001 - see above
-        self._builder.close()
-        return self._builder
 
 
 class RecordProducer:
@@ -129,28 +93,26 @@ class RecordProducer:
 
         A group is always in one record batch, which the broker appends whole or not at all.
         """
-        sent: list[Sent] = []
         now_ms = int(time() * 1000)
-        batch = _BatchFiller(self._client.create_batch(), now_ms)
+        batches = [self._client.create_batch()]
         for group in groups:
-            if len(group) > 1 and batch.records and batch.size_bytes + _most_bytes(group) > MESSAGE_MAX_BYTES:
-                sent.append(self._hand_over(batch, topic, partition))
-                batch = _BatchFiller(self._client.create_batch(), now_ms)
-            for entry in group:
-                if not batch.append(entry):
+            most_bytes = batches[-1].size() + (_most_bytes(group) if len(group) > 1 else 0)
+            if batches[-1].record_count() and most_bytes > MESSAGE_MAX_BYTES:
+                batches.append(self._client.create_batch())
+            for key, value, headers in group:
+                record = {"timestamp": now_ms, "key": key, "value": value, "headers": list(headers)}
+                if batches[-1].append(**record) is None:
                     assert len(group) == 1, "records that belong together fit into a record batch"
-                    sent.append(self._hand_over(batch, topic, partition))
-                    batch = _BatchFiller(self._client.create_batch(), now_ms)
-                    batch.append(entry)
-        if batch.records:
-            sent.append(self._hand_over(batch, topic, partition))
-        return sent
+                    batches.append(self._client.create_batch())
+                    batches[-1].append(**record)
+        return [self._hand_over(batch, topic, partition) for batch in batches if batch.record_count()]
 
-    def _hand_over(self, batch: "_BatchFiller", topic: str, partition: int) -> Sent:
-        """Queue a record batch after earlier ones of its partition; unlike `send_batch`, it never waits."""
+    def _hand_over(self, batch: Any, topic: str, partition: int) -> Sent:
+        """Queue a record batch after earlier ones of its partition; the client's `send_batch` would wait."""
+        batch.close()
         accumulator = self._client._message_accumulator  # noqa: SLF001 - see above
-        queued = accumulator._append_batch(batch.closed(), TopicPartition(topic, partition))  # noqa: SLF001 - see above
-        return Sent(queued, batch.records)
+        queued = accumulator._append_batch(batch, TopicPartition(topic, partition))  # noqa: SLF001 - see above
+        return Sent(queued, batch.record_count())
 
     def withdraw(self, sent: Iterable[Sent]) -> None:
         """Remove those record batches that the client has not begun to send, and cancel their futures."""

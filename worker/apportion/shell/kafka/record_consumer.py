@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from logging import getLogger
+from time import perf_counter
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -16,14 +17,16 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
     for_code,
 )
+from aiokafka.protocol.fetch import FetchRequest
 
 from apportion.shell.kafka.decompression import Decompressor
-from apportion.shell.kafka.fetch_pacing import pace_fetches
 from apportion.shell.kafka.record_batches import FetchedRecords
 
 _log = getLogger("aiokafka.consumer.fetcher")
 _NO_RESET = 0
 """aiokafka's number for `auto_offset_reset="none"`."""
+_PAUSE_MIN_S, _PAUSE_MAX_S = 0.001, 0.015
+"""The first and the longest pause; a record may wait for one pause."""
 
 
 class RecordConsumer(AIOKafkaConsumer):  # type: ignore[misc] # aiokafka has no types
@@ -161,3 +164,28 @@ def _answers(response: Any) -> Iterator[tuple[TopicPartition, int, _Answer]]:
         for partition, error_code, end_offset, *fields in partitions:
             answer = _Answer(end_offset, fields, response.API_VERSION)
             yield TopicPartition(topic, partition), error_code, answer
+
+
+def pace_fetches(consumer: AIOKafkaConsumer) -> None:
+    """Pause a consumer after each early answer without records, at most until the time its fetch named.
+
+    Apache Kafka waits for that time. The embedded broker does not, and an idle consumer would fetch in a busy
+    loop. The pause doubles until records come.
+    """
+    client = consumer._client  # noqa: SLF001 - all fetches of the consumer go through its `send`
+    send, pause_s = client.send, _PAUSE_MIN_S
+
+    async def send_paced(node_id: Any, request: Any, **options: Any) -> Any:
+        nonlocal pause_s
+        sent_s = perf_counter()
+        response = await send(node_id, request, **options)
+        if isinstance(request, FetchRequest):
+            if any(data for _, partitions in response.topics for *_, data in partitions):
+                pause_s = _PAUSE_MIN_S
+            else:
+                left_s = request._max_wait_ms / 1000 - (perf_counter() - sent_s)  # noqa: SLF001 - not public
+                await asyncio.sleep(min(pause_s, max(left_s, 0)))
+                pause_s = min(2 * pause_s, _PAUSE_MAX_S)
+        return response
+
+    client.send = send_paced

@@ -1,6 +1,6 @@
 """Tuning of Python's cyclic garbage collector for the command's processes, which create almost no cycles.
 
-The library does not change its user's process. A rebalance creates many cycles; `look_once` collects them.
+The library does not change its user's process. A rebalance creates many cycles; recovery collects them.
 """
 
 import gc
@@ -22,8 +22,3 @@ def keep_what_is_here() -> None:
     """Exclude all current objects from later collections, which would otherwise visit every session."""
     gc.collect()
     gc.freeze()
-
-
-def look_once() -> None:
-    """Collect cycles now. They hold unread records, so memory would grow with each rebalance."""
-    gc.collect()

@@ -65,12 +65,13 @@ class Health:
             marks["flow"] = ""
         if not sight.is_member:
             marks["membership"] = ""
-        excused = not self._hears_brokers
-        moved = {}
-        for name, mark in marks.items():
-            before, since_s = self._moved.get(name, (None, sight.now_s))
-            is_same = name in self._moved and before == mark
-            moved[name] = mark, since_s if is_same and not excused else sight.now_s
+        moved = {name: (mark, sight.now_s) for name, mark in marks.items()}
+        if self._hears_brokers:
+            moved |= {
+                name: (mark, since_s)
+                for name, (mark, since_s) in self._moved.items()
+                if name in marks and marks[name] == mark
+            }
         self._moved = moved
 
     @property
@@ -85,16 +86,14 @@ class Health:
         turned_s = sight.thread_turned_s
         if turned_s is not None and sight.now_s - turned_s > patience.thread_s:
             reasons.append(f"the Kafka client's thread is blocked, for {sight.now_s - turned_s:.0f} s")
+        limits = {
+            "recovery": ("the recovery of sessions makes no progress", patience.recovery_s),
+            "membership": ("the worker is not a member of its group", patience.membership_s),
+            "flow": ("partitions are assigned, but not read", patience.flow_s),
+        }
         for name, (_, since_s) in self._moved.items():
             still_s = sight.now_s - since_s
-            if name == "recovery":
-                problem, most_s = "the recovery of sessions makes no progress", patience.recovery_s
-            elif name == "membership":
-                problem, most_s = "the worker is not a member of its group", patience.membership_s
-            elif name == "flow":
-                problem, most_s = "partitions are assigned, but not read", patience.flow_s
-            else:
-                problem, most_s = f"partition {name} does not move", patience.stalled_s
+            problem, most_s = limits.get(name, (f"partition {name} does not move", patience.stalled_s))
             if still_s > most_s:
                 reasons.append(f"{problem}, for {still_s:.0f} s")
         return tuple(reasons)

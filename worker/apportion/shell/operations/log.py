@@ -39,16 +39,10 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(_pairs(record), default=str)
 
 
-_FORMATTERS: dict[LogFormat, Callable[[], logging.Formatter]] = {
-    LogFormat.TEXT: KeyValueFormatter,
-    LogFormat.JSON: JsonFormatter,
-}
-
-
 def log_to_stderr(log_format: LogFormat = LogFormat.TEXT) -> None:
     """Log to stderr from now on: our own facts, and the warnings and errors of libraries."""
     handler = logging.StreamHandler()
-    handler.setFormatter(_FORMATTERS[log_format]())
+    handler.setFormatter(JsonFormatter() if log_format is LogFormat.JSON else KeyValueFormatter())
     handler.addFilter(lambda record: "Crashed reason=" not in str(record.msg))  # the command logs it itself
     handler.addFilter(RepeatFilter(_log_end_of_errors))
     logging.root.handlers = [handler]

@@ -65,15 +65,12 @@ class RepeatFilter(logging.Filter):
             return True
         now_s = self._clock_s()
         with self._lock:
-            self._count(now_s)
+            if not self._lines:
+                self._since_s = now_s
+                self._later(_QUIET_S, self._look)
+            self._lines += 1
+            self._last_s = now_s
             return self._passes(record, now_s)
-
-    def _count(self, now_s: float) -> None:
-        if not self._lines:
-            self._since_s = now_s
-            self._later(_QUIET_S, self._look)
-        self._lines += 1
-        self._last_s = now_s
 
     def _passes(self, record: logging.LogRecord, now_s: float) -> bool:
         template = _VARYING.sub("#", str(record.msg))

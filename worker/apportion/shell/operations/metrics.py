@@ -155,12 +155,3 @@ BUILD_INFO = _gauge(
 
 METRICS = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
 """All metrics, in the order of the table."""
-
-
-def table() -> str:
-    """Return all metrics as a table in Markdown."""
-    rows = ["| metric | kind | labels | |", "|---|---|---|---|"]
-    for metric in METRICS:
-        labels = ", ".join(f"`{label}`" for label in metric.labels)
-        rows.append(f"| `{metric.name}` | {metric.kind} | {labels} | {metric.help} |")
-    return "\n".join(rows) + "\n"

@@ -7,7 +7,7 @@ The number of policies and tenants is bounded: the first ones have a label value
 from collections.abc import Iterable, Mapping
 from itertools import accumulate
 from math import inf
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric as Family
@@ -24,16 +24,6 @@ POLICIES_MAX = 50
 OTHER = "other"
 
 Labels: TypeAlias = tuple[str, ...]
-
-
-class Batched(NamedTuple):
-    """The numbers of a durable batch; times in seconds."""
-
-    tally: BatchTally
-    events: int
-    bytes: int
-    work_s: float
-    write_s: float
 
 
 class Numbers(Collector):
@@ -71,13 +61,13 @@ class Numbers(Collector):
         """Set the values of all partitions; the values of other partitions are removed."""
         self._values[metric] = {(str(partition),): value for partition, value in values.items()}
 
-    def batch(self, batch: Batched, now_s: float) -> None:
+    def batch(
+        self, tally: BatchTally, now_s: float, *, events: int, size_bytes: int, work_s: float, write_s: float
+    ) -> None:
         """Count a durable batch; `now_s` is the time of day, in seconds since 1970."""
-        tally = batch.tally
-        answers = sum(tally.decisions.values())
-        self.add(metrics.EVENTS, batch.events)
+        self.add(metrics.EVENTS, events)
         self.add(metrics.BATCHES, 1)
-        self.add(metrics.OUTPUT_BYTES, batch.bytes)
+        self.add(metrics.OUTPUT_BYTES, size_bytes)
         for (policy, status), count in tally.decisions.items():
             self.add(metrics.DECISIONS, count, self._policies.label(policy), str(status))
         for reason, count in tally.reasons.items():
@@ -87,7 +77,7 @@ class Numbers(Collector):
         self.add(metrics.TOKENS_LIMIT, tally.limit_tokens)
         self.add(metrics.TOKENS_USED, tally.used_tokens)
         self.add(metrics.CACHE, tally.cache_hits, "hit")
-        self.add(metrics.CACHE, answers - tally.cache_hits, "miss")
+        self.add(metrics.CACHE, tally.decisions.total() - tally.cache_hits, "miss")
         for code, count in tally.refused.items():
             self.add(metrics.DEAD_LETTERS, count, code.value)
         if self._tenants.names_max:
@@ -98,20 +88,15 @@ class Numbers(Collector):
         distributions = self._distributions
         distributions[metrics.COMPOSE_SECONDS].merge(tally.compose_seconds)
         distributions[metrics.BUDGET_UTILISATION].merge(tally.utilisation)
-        distributions[metrics.BATCH_EVENTS].add(batch.events)
-        distributions[metrics.BATCH_SECONDS].add(batch.work_s)
-        distributions[metrics.WRITE_SECONDS].add(batch.write_s)
-        now_ms = now_s * 1000
-        ages_s = [
-            (now_ms - recorded_ms) / 1000 if recorded_ms < now_ms else 0.0
-            for recorded_ms in tally.recorded_ms
-        ]
-        distributions[metrics.END_TO_END_SECONDS].add_all(ages_s)
+        distributions[metrics.BATCH_EVENTS].add(events)
+        distributions[metrics.BATCH_SECONDS].add(work_s)
+        distributions[metrics.WRITE_SECONDS].add(write_s)
+        for recorded_ms in tally.recorded_ms:
+            distributions[metrics.END_TO_END_SECONDS].add(max(0.0, now_s - recorded_ms / 1000))
 
     def collect(self) -> Iterable[Family]:
-        """Yield all metrics in the types of Prometheus's client."""
-        for metric in METRICS:
-            yield self._family(metric)
+        """Return all metrics in the types of Prometheus's client."""
+        return map(self._family, METRICS)
 
     def _family(self, metric: Metric) -> Family:
         if metric.kind is MetricKind.HISTOGRAM:
@@ -137,9 +122,6 @@ class Names:
 
     def label(self, name: str) -> str:
         """Return the label value of a name: the name itself, or `other`."""
-        if name in self._known:
-            return name
-        if len(self._known) >= self.names_max:
-            return OTHER
-        self._known.add(name)
-        return name
+        if len(self._known) < self.names_max:
+            self._known.add(name)
+        return name if name in self._known else OTHER

@@ -6,12 +6,13 @@ only delays its own connection.
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Protocol
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
+
+from apportion.shell.operations.health import Health
 
 
 class PortTakenError(Exception):
@@ -23,19 +24,9 @@ class PortTakenError(Exception):
         super().__init__(f"cannot listen on {host}:{port}: change health_host or health_port (0: no server)")
 
 
-class Judged(Protocol):
-    """The judge of the worker's health; see `Health`."""
-
-    def why_dead(self) -> tuple[str, ...]:
-        """Return the reasons why the worker needs a restart."""
-
-    def why_not_ready(self) -> tuple[str, ...]:
-        """Return the reasons why the worker does not answer events now."""
-
-
 @asynccontextmanager
 async def serving(
-    host: str, port: int, health: Judged, numbers: Collector, refresh: Callable[[], Awaitable[None]]
+    host: str, port: int, health: Health, numbers: Collector, refresh: Callable[[], Awaitable[None]]
 ) -> AsyncIterator[None]:
     """Serve until the context ends; each answer first awaits `refresh`, which updates health and numbers.
 

@@ -6,7 +6,6 @@ discarded takes its tally with it.
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Sequence
 
 from apportion.core.compose import Answered
 from apportion.core.errors import ErrorCode
@@ -27,13 +26,6 @@ class Distribution:
         self.counts[bisect_left(self._bounds, value)] += 1
         self.total += value
 
-    def add_all(self, values: Sequence[float]) -> None:
-        """Count values."""
-        counts, bounds = self.counts, self._bounds
-        for value in values:
-            counts[bisect_left(bounds, value)] += 1
-        self.total += sum(values)
-
     def merge(self, other: "Distribution") -> None:
         """Add the counts of another distribution of the same metric."""
         self.counts = [own + added for own, added in zip(self.counts, other.counts, strict=True)]
@@ -44,8 +36,8 @@ class BatchTally:
     """Counts, token sums and distributions of one batch."""
 
     def __init__(self) -> None:
-        self.decisions: dict[tuple[str, str], int] = {}
-        self.reasons: dict[Reason, int] = {}
+        self.decisions: Counter[tuple[str, str]] = Counter()
+        self.reasons: Counter[Reason] = Counter()
         self.tenants: dict[str, tuple[int, int]] = {}
         """Number of answers and of tokens, by tenant."""
         self.refused: Counter[ErrorCode] = Counter()
@@ -56,27 +48,20 @@ class BatchTally:
         self.recorded_ms: list[int] = []
         """Record time of each event, in milliseconds since 1970; unknown times are left out."""
 
-    def answered(self, answers: Iterable[tuple[Answered, float]]) -> None:
-        """Count answers, each with its duration in seconds."""
-        utilisations, took_s = [], []
-        for outcome, passed_s in answers:
-            decision = outcome.decision
-            made = decision.policy.name, decision.status
-            self.decisions[made] = self.decisions.get(made, 0) + 1
-            tokens = decision.tokens
-            used, limit = tokens.used, tokens.limit
-            self.used_tokens += used
-            self.limit_tokens += limit
-            if limit:
-                utilisations.append(used / limit)
-            took_s.append(passed_s)
-            self.cache_hits += outcome.cache_hit
-            self.selected += decision.candidates_selected
-            for omitted in decision.reasons:
-                self.reasons[omitted.reason] = self.reasons.get(omitted.reason, 0) + omitted.count
-            for group in decision.groups:
-                self.offered_tokens += group.available
-            count, spent = self.tenants.get(decision.tenant, (0, 0))
-            self.tenants[decision.tenant] = count + 1, spent + used
-        self.utilisation.add_all(utilisations)
-        self.compose_seconds.add_all(took_s)
+    def answered(self, answer: Answered, took_s: float) -> None:
+        """Count an answer that took a number of seconds."""
+        decision = answer.decision
+        used, limit = decision.tokens.used, decision.tokens.limit
+        self.decisions[decision.policy.name, decision.status] += 1
+        self.used_tokens += used
+        self.limit_tokens += limit
+        if limit:
+            self.utilisation.add(used / limit)
+        self.compose_seconds.add(took_s)
+        self.cache_hits += answer.cache_hit
+        self.selected += decision.candidates_selected
+        for omitted in decision.reasons:
+            self.reasons[omitted.reason] += omitted.count
+        self.offered_tokens += sum([group.available for group in decision.groups])
+        count, spent = self.tenants.get(decision.tenant, (0, 0))
+        self.tenants[decision.tenant] = count + 1, spent + used

@@ -4,11 +4,11 @@ The probe asks the brokers for the ends of the partitions, because a stalled fet
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import isfinite
 from time import monotonic, time
-from typing import Protocol
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from apportion.core.memory import Memory
@@ -18,7 +18,7 @@ from apportion.shell.kafka.reader import RequestReader
 from apportion.shell.operations import metrics
 from apportion.shell.operations.health import Health, Patience, Sight
 from apportion.shell.operations.log import log_fact
-from apportion.shell.operations.numbers import Batched, Numbers
+from apportion.shell.operations.numbers import Numbers
 from apportion.shell.stream.pipeline.batch import Batch
 from apportion.shell.stream.pipeline.breaker import DeadLetterShare
 from apportion.shell.stream.pipeline.flow import Flow
@@ -37,28 +37,15 @@ _HELD_S = 10.0
 """Interval of the measurement of held bytes, which visits each session."""
 
 
-class Member(Protocol):
-    """The group member; `PipelineConsumer` implements it, and is not imported because it needs Faust."""
-
-    is_assigned: bool
-    is_recovering: bool
-
-    def requests_assigned(self) -> set[int]:
-        """Return the partitions of the requests topic that are assigned."""
-
-    def call_in_thread(self, callback: Callable[[], None]) -> None:
-        """Call a function in the thread of the member's client."""
-
-    async def ends(self, partitions: Collection[int]) -> Mapping[int, int]:
-        """Return the high watermarks of partitions of the requests topic."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """The parts of a worker that a probe observes; functions return parts that are created later."""
+    """The parts of a worker that a probe observes; functions return parts that are created later.
+
+    `member` returns the `PipelineConsumer`, which is not imported because it needs Faust.
+    """
 
     settings: Settings
-    member: Callable[[], Member]
+    member: Callable[[], Any]
     is_rebalancing: Callable[[], bool]
     rows: Callable[[], Mapping[int, PartitionRows]]
     pipeline: Pipeline
@@ -71,8 +58,14 @@ class Sources:
 
 def count_durable(numbers: Numbers, batch: Batch) -> None:
     """Count a durable batch in the metrics."""
-    written_s = monotonic() - batch.composed_s
-    numbers.batch(Batched(batch.tally, batch.events, batch.size_bytes, batch.work_s, written_s), time())
+    numbers.batch(
+        batch.tally,
+        time(),
+        events=batch.events,
+        size_bytes=batch.size_bytes,
+        work_s=batch.work_s,
+        write_s=monotonic() - batch.composed_s,
+    )
 
 
 class Probe:
@@ -164,8 +157,7 @@ class Probe:
     def _mark(self, flow: Flow) -> tuple[int | None, ...] | None:
         """Return values that change while a partition makes progress; None: it has nothing to do."""
         position = self._position(flow)
-        end = self._end(flow)
-        if flow.is_over or not (flow.in_flight or flow.is_busy or (position or 0) < end):
+        if flow.is_over or not (flow.in_flight or flow.is_busy or (position or 0) < self._end(flow)):
             return None
         return position, flow.waiting, flow.durable_offset
 
@@ -205,9 +197,8 @@ class Probe:
         held_back = {flow.partition: self._held_back.get(flow.partition, 0) for flow in flows}
         numbers.put_all(metrics.OPEN_TRANSACTION_OFFSETS, held_back)
         numbers.put(metrics.MEMBER, sources.membership.is_held)
-        numbers.put(
-            metrics.HEARTBEAT_SECONDS, sources.membership.age_s if isfinite(sources.membership.age_s) else 0
-        )
+        age_s = sources.membership.age_s
+        numbers.put(metrics.HEARTBEAT_SECONDS, age_s if isfinite(age_s) else 0)
         numbers.put(metrics.LIVE, not self.health.why_dead())
         numbers.put(metrics.READY, not self.health.why_not_ready())
         if self._heard_s is not None:

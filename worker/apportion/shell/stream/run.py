@@ -85,10 +85,8 @@ async def _live(app: WorkerApp) -> None:
     since = monotonic()
 
     async def tell_ready() -> None:
-        rows = app.sessions.row_counts
-        log_fact(
-            "ready", partitions=sorted(rows), rows=sum(rows.values()), after_s=round(monotonic() - since, 3)
-        )
+        rows, took_s = app.sessions.by_partition, round(monotonic() - since, 3)
+        log_fact("ready", partitions=sorted(rows), rows=sum(map(len, rows.values())), after_s=took_s)
         keep_what_is_here()
 
     app.on_startup_finished = tell_ready

@@ -26,9 +26,8 @@ from faust.types import TP
 from apportion.settings import Settings
 from apportion.shell.kafka.admin import BrokerUnreachableError
 from apportion.shell.stream.faust_app.app import WorkerApp, create_app
-from apportion.shell.stream.faust_app.assignor import AnyHostAssignor
 from apportion.shell.stream.faust_app.consumer import PipelineConsumer
-from apportion.shell.stream.faust_app.hooks import MemberThread
+from apportion.shell.stream.faust_app.hooks import AnyHostAssignor, MemberThread
 from apportion.shell.stream.faust_app.session_table import RowStore
 from apportion.shell.stream.pipeline.membership import Membership
 

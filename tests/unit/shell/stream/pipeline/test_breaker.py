@@ -18,7 +18,7 @@ def count_all(share: DeadLetterShare, *events: tuple[str, str]) -> int:
             if refused:
                 share.refused(tenant)
             else:
-                share.answered([tenant])
+                share.answered(tenant)
         except TooManyDeadLettersError:
             return number
     return 0
@@ -175,7 +175,7 @@ def test_a_window_knows_the_last_answered_tenants_when_all_its_events_were_refus
 
 def test_an_invented_tenant_leaves_no_name_in_a_window() -> None:
     share = DeadLetterShare(20, 0.5)
-    share.answered(["acme"])
+    share.answered("acme")
     assert [share.name_of(tenant) for tenant in ("acme", "invented")] == ["acme", "-"]
 
 

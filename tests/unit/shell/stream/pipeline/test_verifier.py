@@ -42,7 +42,7 @@ def answer(verifier: ShareVerifier, count: int, settings: Settings = SETTINGS) -
         record = Record(settings.requests_topic, 0, offset, RECORDED_MS, b"default/s", value)
         answered = answers.answer(record, row)
         row = answered.row
-        ids.append(json.loads(answered.decision)["decision_id"])
+        ids.append(json.loads(answered.messages[1].value)["decision_id"])
     return ids
 
 

@@ -18,7 +18,7 @@ from mode import CrashingSupervisor
 from msgspec.structs import asdict
 from yarl import URL
 
-from apportion.contracts.registry.headers import find_schema_headers
+from apportion.contracts.registry.subjects import find_schema_headers
 from apportion.core.memory import Memory
 from apportion.core.policies.timeline import PolicyRefusal
 from apportion.engine.assembly import create_engine, create_timeline
@@ -41,8 +41,8 @@ from apportion.shell.kafka.topics import (
 )
 from apportion.shell.operations.log import log_fact
 from apportion.shell.operations.numbers import Numbers
-from apportion.shell.stream.faust_app.assignor import AnyHostAssignor
 from apportion.shell.stream.faust_app.consumer import PipelineTransport
+from apportion.shell.stream.faust_app.hooks import AnyHostAssignor
 from apportion.shell.stream.faust_app.session_table import SessionTable, session_table
 from apportion.shell.stream.faust_app.table_recovery import SessionTables
 from apportion.shell.stream.pipeline.answers import Answers
@@ -227,6 +227,8 @@ def create_app(settings: Settings) -> WorkerApp:
 
 
 def _options(settings: Settings) -> dict[str, Any]:
+    # A join request lasts as long as a rebalance. Faust has one timeout for requests and recovery steps.
+    joining_s = settings.rebalance_timeout_s + settings.request_timeout_s
     return {
         "env_prefix": "APPORTION_FAUST_",  # for other options, Faust would read the user's environment
         "broker": [URL(f"kafka://{address}") for address in settings.brokers],
@@ -236,7 +238,10 @@ def _options(settings: Settings) -> dict[str, Any]:
         "broker_heartbeat_interval": _HEARTBEAT_S,
         "broker_commit_interval": _COMMIT_INTERVAL_S,
         "broker_max_poll_interval": _POLL_INTERVAL_S,
-        **_timeouts(settings),
+        "producer_request_timeout": settings.request_timeout_s,
+        "broker_session_timeout": settings.session_timeout_s,
+        "broker_rebalance_timeout": settings.rebalance_timeout_s,
+        "broker_request_timeout": max(joining_s, settings.session_timeout_s, settings.recovery_timeout_s),
         "consumer_auto_offset_reset": "none",  # this consumer reads nothing, and must not reset offsets
         "consumer_metadata_max_age_ms": int(_METADATA_MAX_AGE_S * 1000),
         "processing_guarantee": "at_least_once",
@@ -303,14 +308,3 @@ def faust_credentials(security: dict[str, Any]) -> Credentials | None:
         ssl_context=context,
         mechanism=mechanism,
     )
-
-
-def _timeouts(settings: Settings) -> dict[str, float]:
-    # A join request lasts as long as a rebalance. Faust has one timeout for requests and recovery steps.
-    joining_s = settings.rebalance_timeout_s + settings.request_timeout_s
-    return {
-        "producer_request_timeout": settings.request_timeout_s,
-        "broker_session_timeout": settings.session_timeout_s,
-        "broker_rebalance_timeout": settings.rebalance_timeout_s,
-        "broker_request_timeout": max(joining_s, settings.session_timeout_s, settings.recovery_timeout_s),
-    }

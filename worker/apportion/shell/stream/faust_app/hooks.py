@@ -20,6 +20,8 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
+from faust.assignor.client_assignment import ClientMetadata
+from faust.assignor.partition_assignor import PartitionAssignor
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 from faust.types import TP
 
@@ -129,12 +131,8 @@ class MemberThread(AIOKafkaConsumerThread):  # type: ignore[misc] # no type chec
         Raises:
             KafkaError: a leader is unknown, or does not answer.
         """
-        asked = asyncio.run_coroutine_threadsafe(self._ends(partitions), self.thread_loop)
-        return await asyncio.wrap_future(asked)
-
-    async def _ends(self, partitions: Collection[TP]) -> Mapping[TP, int]:
-        wanted = [TopicPartition(*tp) for tp in partitions]
-        found = await self._ensure_consumer().end_offsets(wanted)
+        asking = self._ensure_consumer().end_offsets([TopicPartition(*tp) for tp in partitions])
+        found = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asking, self.thread_loop))
         return {TP(*tp): offset for tp, offset in found.items()}
 
     async def commit_with_metadata(self, offsets: Mapping[TP, tuple[int, str]]) -> bool:
@@ -152,6 +150,30 @@ class MemberThread(AIOKafkaConsumerThread):  # type: ignore[misc] # no type chec
         except (CommitFailedError, IllegalStateError):
             return False
         return True
+
+
+class AnyHostAssignor(PartitionAssignor):  # type: ignore[misc] # as above
+    """Accepts an assignment for any URL.
+
+    A static member that returns within its session gets its previous assignment, with the URL of its previous
+    host. Faust asserts that the URL is the worker's own. No worker serves anything at that URL.
+    """
+
+    _assigned_url: str | None = None
+
+    def on_assignment(self, assignment: Any) -> None:
+        """Accept an assignment.
+
+        Raises:
+            AssertionError: it does not name the partitions that the group assigned.
+        """
+        self._assigned_url = ClientMetadata.loads(self._decompress(assignment.user_data)).url
+        super().on_assignment(assignment)
+        self._assigned_url = None
+
+    @property
+    def _url(self) -> Any:
+        return self._assigned_url or super()._url
 
 
 def _connect_within(timeout_s: float, client: AIOKafkaClient) -> None:

@@ -48,11 +48,6 @@ class SessionTable(faust.Table):  # type: ignore[misc] # as above
         rows: Mapping[int, PartitionRows] = self.data.data
         return rows
 
-    @property
-    def row_counts(self) -> dict[int, int]:
-        """Number of rows of each assigned partition."""
-        return {partition: len(rows) for partition, rows in self.by_partition.items()}
-
     def rows_of(self, partition: int) -> PartitionRows:
         """Return a partition's rows.
 

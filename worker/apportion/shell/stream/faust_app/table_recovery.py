@@ -4,6 +4,7 @@ If partitions move meanwhile, recovery continues from the offsets that it has re
 can wait for ever or end too early: the worker would then hold its partitions and do nothing.
 """
 
+import gc
 from time import monotonic
 
 from aiokafka.errors import IllegalStateError
@@ -13,7 +14,6 @@ from mode import Service
 
 from apportion.shell.kafka.faults import StreamError
 from apportion.shell.operations import metrics
-from apportion.shell.operations.gc_tuning import look_once
 from apportion.shell.operations.log import log_fact
 from apportion.shell.stream.state.faults import RecoveryFailedError
 from apportion.shell.stream.state.recovery import recover
@@ -47,7 +47,7 @@ class SessionRecovery(Recovery):  # type: ignore[misc] # no type checker follows
             await recover(self.app.settings, rows)
         finally:
             self.app.consumer.is_recovering = False
-            look_once()
+            gc.collect()  # cycles hold unread records, and memory would grow with each rebalance
         count = sum(len(held) for held in rows.values())
         took_s = monotonic() - since_s
         numbers = self.app.numbers

@@ -4,12 +4,11 @@ This module decides the headers and the maximum size of each message. The core d
 The pipeline decides its order and time.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from itertools import pairwise
 from time import perf_counter_ns
 
-from msgspec import UNSET, Struct, json, to_builtins
+from msgspec import UNSET, Struct, to_builtins
 
 from apportion.core.compose import Answered
 from apportion.core.composer import TimelineComposer
@@ -19,7 +18,7 @@ from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Event
 from apportion.core.memory import Memory
 from apportion.core.policies.timeline import Timeline
-from apportion.core.results import Detail
+from apportion.core.results import Phase, Run, Source
 from apportion.core.session.row import EMPTY
 from apportion.core.wire import codec
 from apportion.core.wire.cloudevents import EventHeaders
@@ -38,18 +37,14 @@ VALUE_MAX_BYTES = MESSAGE_MAX_BYTES - (64 << 10)
 
 
 class Answer(Struct, frozen=True):
-    """The result of one event: the row that marks it as answered, and the parts of its messages.
+    """The result of one event: the row that marks it as answered, and its messages.
 
-    `composed` and `decision` are the encoded `outcome`; the decision has no `run` yet. Only a request has an
-    outcome. `took_s` is the time of composition in seconds, and `clock` has the end of each phase.
+    An artifact has no outcome and no messages. `took_s` is the time of composition.
     """
 
-    record: Record
     row: Row
     outcome: Answered | None = None
-    composed: bytes = b""
-    decision: bytes = b""
-    clock: "_Clock | None" = None
+    messages: tuple[OutboundRecord, ...] = ()
     took_s: float = 0.0
 
 
@@ -68,12 +63,10 @@ class Answers:
         self._verifier = verifier
         self._settings = settings
         self._bounds = settings.bounds
-        self._detail = settings.decision_detail
-        self._composed_topic, self._decisions_topic = settings.composed_topic, settings.decisions_topic
         self._engine = engine
         self.memory = Memory(compositions_max_bytes=settings.compositions_max_bytes)
         self.use_policies(timeline)
-        self._run = _RunTemplates(settings.requests_topic, worker)
+        self._worker = worker
         self.name_schemas({})
 
     def name_schemas(self, headers: Mapping[str, tuple[str, bytes]]) -> None:
@@ -108,13 +101,11 @@ class Answers:
         session, outcome = self._composers.at(record.timestamp_ms).handle(event, before, clock.phase)
         row = Row(record.offset, session, record.timestamp_ms)
         if outcome is None:
-            return Answer(record, row)
-        detailed = outcome.decision
-        if self._detail is not Detail.FULL:
-            detailed = in_detail(detailed, self._detail)
+            return Answer(row)
+        detailed = in_detail(outcome.decision, self._settings.decision_detail)
         composed, decision = codec.encode(outcome.composed), codec.encode(detailed)
         for what, value in (("composed", composed), ("decision", decision)):
-            if len(value) > VALUE_MAX_BYTES:  # brokers would refuse it, at each restart of the worker
+            if len(value) > VALUE_MAX_BYTES:  # brokers would refuse it, and the worker would fail forever
                 size = f"{len(value)} bytes, over {VALUE_MAX_BYTES}"
                 message = f"its {what} event would have {size}; send less at once"
                 raise EventError(ErrorCode.TOO_LARGE, message)
@@ -124,7 +115,29 @@ class Answers:
             policy = next(policy for policy in catalogue if policy.digest == digest)
             self._verifier.offer(record, before, policy, decision, outcome.decision.decision_id)
         took_s = (perf_counter_ns() - clock.begun_ns) / 1e9
-        return Answer(record, row, outcome, composed, decision, clock, took_s)
+        messages = self._messages(record, outcome, composed, decision, clock)
+        return Answer(row, outcome, messages, took_s)
+
+    def _messages(
+        self, record: Record, outcome: Answered, composed: bytes, decision: bytes, clock: "_Clock"
+    ) -> tuple[OutboundRecord, ...]:
+        assert outcome.decision.run is UNSET, "the core leaves it to the shell"
+        run = Run(
+            source=Source(topic=record.topic, partition=record.partition, offset=record.offset),
+            worker=self._worker,
+            phases=tuple(clock.phases),
+            cache_hit=outcome.cache_hit,
+        )
+        decision = b'%b,"run":%b}' % (decision[:-1], codec.encode(run))
+        identity, received = outcome.decision.decision_id, record.headers
+        sent_time = str(to_builtins(outcome.decision.requested_at))
+        composed_headers = self._composed_headers.build(f"{identity}-composed", received, sent_time)
+        decision_headers = self._decision_headers.build(f"{identity}-decision", received, sent_time)
+        key, partition, settings = record.key, record.partition, self._settings
+        return (
+            OutboundRecord(settings.composed_topic, partition, key, composed, composed_headers),
+            OutboundRecord(settings.decisions_topic, partition, key, decision, decision_headers),
+        )
 
     def pass_over(self, record: Record, time: StreamTime) -> None:
         """Advance stream time by a record that its row has already processed."""
@@ -144,67 +157,16 @@ class Answers:
         topic = self._settings.dead_letters_topic
         return OutboundRecord(topic, record.partition, letter.key, codec.encode(letter), headers)
 
-    def messages(self, answer: Answer) -> tuple[OutboundRecord, ...]:
-        """Return the composed event and the decision of an answer; none without an outcome."""
-        outcome = answer.outcome
-        if outcome is None:
-            return ()
-        record = answer.record
-        identity, received = outcome.decision.decision_id, record.headers
-        time = str(to_builtins(outcome.decision.requested_at))
-        assert outcome.decision.run is UNSET, "the core leaves it to the shell"
-        decision = answer.decision[:-1] + self._run.render(answer, outcome)
-        composed_headers = self._composed_headers.build(f"{identity}-composed", received, time)
-        decision_headers = self._decision_headers.build(f"{identity}-decision", received, time)
-        key, partition = record.key, record.partition
-        return (
-            OutboundRecord(self._composed_topic, partition, key, answer.composed, composed_headers),
-            OutboundRecord(self._decisions_topic, partition, key, decision, decision_headers),
-        )
-
 
 class _Clock:
     """Measures the phases of one event, for the decision's `run`."""
 
-    __slots__ = ("begun_ns", "ends_ns")
-
     def __init__(self) -> None:
-        self.ends_ns: dict[str, int] = {}
-        """End of each phase, in order. A phase begins at the end of the previous phase."""
-        self.begun_ns = perf_counter_ns()
+        self.phases: list[Phase] = []
+        """The phases so far. A phase begins at the end of the previous phase."""
+        self.begun_ns = self._end_ns = perf_counter_ns()
 
     def phase(self, name: str) -> None:
         """Record the end of a phase."""
-        self.ends_ns[name] = perf_counter_ns()
-
-
-class _RunTemplates:
-    """Templates of a decision's last field, `run`, by its phases; numbers and `cache_hit` are filled in.
-
-    A test compares the bytes with those of an encoded `Run`.
-    """
-
-    def __init__(self, topic: str, worker: str) -> None:
-        quoted = (json.encode(text).replace(b"%", b"%%") for text in (topic, worker))
-        self._topic, self._worker = quoted
-        self._known: dict[tuple[str, ...], bytes] = {}
-
-    def render(self, answer: Answer, outcome: Answered) -> bytes:
-        """Return the field `run` and the decision's closing brace."""
-        record, clock = answer.record, answer.clock
-        assert clock is not None, "a request has phases"
-        phases = tuple(clock.ends_ns)
-        template = self._known.get(phases)
-        if template is None:
-            template = self._known[phases] = self._template(phases)
-        moments_ns = (clock.begun_ns, *clock.ends_ns.values())
-        took_us = [(end - begin) // 1_000 for begin, end in pairwise(moments_ns)]
-        is_hit = b"true" if outcome.cache_hit else b"false"
-        return template % (record.partition, record.offset, *took_us, is_hit)
-
-    def _template(self, phases: Sequence[str]) -> bytes:
-        timed = b",".join([b'{"name":%b,"duration_us":%%d}' % json.encode(name) for name in phases])
-        return (
-            b',"run":{"source":{"topic":%b,"partition":%%d,"offset":%%d},"worker":%b,"phases":[%b],'
-            b'"cache_hit":%%b}}' % (self._topic, self._worker, timed)
-        )
+        begin_ns, self._end_ns = self._end_ns, perf_counter_ns()
+        self.phases.append(Phase(name, (self._end_ns - begin_ns) // 1_000))

@@ -5,7 +5,7 @@ refused. An event is never split. The writer decides when a batch is written.
 """
 
 from collections.abc import Sequence
-from time import monotonic, perf_counter, thread_time
+from time import monotonic, thread_time
 
 from aiokafka.structs import ConsumerRecord
 from msgspec import Struct, field
@@ -18,13 +18,10 @@ from apportion.shell.kafka.record_batches import record_of
 from apportion.shell.operations.log import RefusalLog
 from apportion.shell.operations.tally import BatchTally
 from apportion.shell.stream.faults import EventFailedError, NotInTurnError
-from apportion.shell.stream.pipeline.answers import Answer, Answers
+from apportion.shell.stream.pipeline.answers import Answers
 from apportion.shell.stream.pipeline.breaker import DeadLetterShare, TenantOutcome, Window, tenant_of
 from apportion.shell.stream.state.row_format import Row, StateRecord
 from apportion.shell.stream.state.rows import PartitionRows, Upkeep
-
-_FLUSH_EVENTS = 64
-"""Number of events whose messages are built together."""
 
 
 class BatchBounds(Struct, frozen=True):
@@ -76,6 +73,11 @@ class Batch(Struct):
     is_ahead: bool = False
     upkeep: Upkeep = field(default_factory=Upkeep)
 
+    def add(self, message: OutboundRecord) -> None:
+        """Add an output."""
+        self.messages.setdefault(message.topic, []).append(message)
+        self.size_bytes += len(message.value)
+
     def undo(self, rows: PartitionRows) -> None:
         """Restore the rows and the stream time from before the batch, after all later batches were undone."""
         rows.undo(self.upkeep)
@@ -114,17 +116,11 @@ class BatchComposer:
         batch.is_ahead = is_ahead
         batch.stream_time_before_us = rows.time.seen_us
         bounds = self._bounds
-        work = _Work(bounds.work_s)
-        pending = _Pending()
-        last = min(len(records), start + bounds.records)
-        for index in range(start, last):
-            read = records[index]
-            self._take(batch, rows, pending, read, set_aside=read.offset == set_aside)
-            if len(pending.records) >= _FLUSH_EVENTS:
-                self._flush(batch, pending)
-            if batch.failure or batch.size_bytes >= bounds.bytes or work.is_done:
+        until_s = thread_time() + bounds.work_s  # of CPU time: a busy machine does not make batches smaller
+        for read in records[start : start + bounds.records]:
+            self._take(batch, rows, record_of(read), set_aside=read.offset == set_aside)
+            if batch.failure or batch.size_bytes >= bounds.bytes or thread_time() >= until_s:
                 break
-        self._flush(batch, pending)
         batch.stream_time_us = rows.time.seen_us
         taken = records[start : start + batch.events]
         batch.tally.recorded_ms = [ms for record in taken if (ms := record.timestamp) is not None and ms >= 0]
@@ -149,17 +145,13 @@ class BatchComposer:
         batch.size_bytes += sum([len(value or b"") for state in batch.states for _, value, _ in state])
         batch.composed_s = monotonic()
 
-    def _take(
-        self, batch: Batch, rows: PartitionRows, pending: "_Pending", read: ConsumerRecord, *, set_aside: bool
-    ) -> None:
-        record = record_of(read)
+    def _take(self, batch: Batch, rows: PartitionRows, record: Record, *, set_aside: bool) -> None:
         try:
-            self._answer(batch, rows, pending, record, set_aside=set_aside)
+            self._answer(batch, rows, record, set_aside=set_aside)
         except EventError as error:  # not kept: its traceback would hold this frame and all fetched records
             if batch.is_ahead:
                 batch.failure = NotInTurnError(record)
                 return
-            self._flush(batch, pending)
             self._refuse(batch, record, error)
         except StreamError as error:
             batch.failure = error
@@ -168,14 +160,14 @@ class BatchComposer:
             batch.failure = EventFailedError(record, error)
             return
         else:
-            pending.records.append(record)
+            tenant = tenant_of(record, None)
+            batch.outcomes.append((tenant, False))
+            self._share.answered(tenant)
         batch.events += 1
         batch.next_offset = record.offset + 1
 
-    def _answer(
-        self, batch: Batch, rows: PartitionRows, pending: "_Pending", record: Record, *, set_aside: bool
-    ) -> None:
-        """Store an event's answer and new row, or skip an event that its row has already processed.
+    def _answer(self, batch: Batch, rows: PartitionRows, record: Record, *, set_aside: bool) -> None:
+        """Store an event's answer and new row; skip it if its row has already processed it.
 
         Raises:
             EventError: it is refused; only the stream time may have changed.
@@ -186,33 +178,21 @@ class BatchComposer:
             self._answers.pass_over(record, rows.time)
             return
         if set_aside:
-            message = "the worker has ended at this event as often as event_failures_max says"
-            raise EventError(ErrorCode.EVENT_FAILED, message)
+            why = "the worker has ended at this event as often as event_failures_max says"
+            raise EventError(ErrorCode.EVENT_FAILED, why)
         answer = self._answers.answer(record, row, rows.time)
         assert key is not None, "only a record under its session's key is answered"
         batch.before.setdefault(key, row)
         rows.hold(key, answer.row)
-        pending.answers.append(answer)
-        batch.size_bytes += len(answer.composed) + len(answer.decision)
-
-    def _flush(self, batch: Batch, pending: "_Pending") -> None:
-        for answer in pending.answers:
-            for message in self._answers.messages(answer):
-                batch.messages.setdefault(message.topic, []).append(message)
-        batch.tally.answered(
-            [(answer.outcome, answer.took_s) for answer in pending.answers if answer.outcome]
-        )
-        tenants = [tenant_of(record, None) for record in pending.records]
-        batch.outcomes += [(tenant, False) for tenant in tenants]
-        self._share.answered(tenants)
-        pending.records.clear()
-        pending.answers.clear()
+        if answer.outcome is not None:
+            batch.tally.answered(answer.outcome, answer.took_s)
+        for message in answer.messages:
+            batch.add(message)
 
     def _refuse(self, batch: Batch, record: Record, error: EventError) -> None:
         """Put the dead letter of an event into the batch; too many dead letters end the batch."""
         letter = self._answers.refuse(record, error)
-        batch.messages.setdefault(letter.topic, []).append(letter)
-        batch.size_bytes += len(letter.value)
+        batch.add(letter)
         self._refusals.tell(error.code, str(record))
         batch.tally.refused[error.code] += 1
         tenant = tenant_of(record, error.code)
@@ -221,28 +201,3 @@ class BatchComposer:
             self._share.refused(tenant)
         except StreamError as failure:
             batch.failure = failure
-
-
-class _Work:
-    """Limit of the CPU time of a batch, so that a busy machine does not make batches smaller."""
-
-    def __init__(self, work_s: float) -> None:
-        self._until_s = thread_time() + work_s
-        self._look_s = perf_counter() + work_s
-
-    @property
-    def is_done(self) -> bool:
-        """Whether the limit is reached."""
-        now_s = perf_counter()  # cheaper than the thread's clock, which never runs faster
-        if now_s < self._look_s:
-            return False
-        left_s = self._until_s - thread_time()
-        self._look_s = now_s + left_s
-        return left_s <= 0
-
-
-class _Pending(Struct):
-    """Events of a batch that are answered or skipped, and not yet flushed."""
-
-    records: list[Record] = []
-    answers: list[Answer] = []

@@ -8,7 +8,6 @@ producer cannot stop a worker by inventing names.
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from hashlib import blake2b
 from itertools import chain
 from typing import TypeAlias
@@ -133,21 +132,19 @@ class DeadLetterShare:
             if refused:
                 self._refuse(tenant)
             else:
-                self.answered((tenant,))
+                self.answered(tenant)
 
     def name_of(self, tenant: str) -> str:
         """Return the name for a tenant's refused event: `_NOBODY` if the tenant has no answered event."""
         return tenant if tenant in self._tenants or tenant in self._answered else _NOBODY
 
-    def answered(self, tenants: Sequence[str]) -> None:
-        """Count events that were not refused, by their tenants, in order."""
-        self._seen += len(tenants)
-        self._last.seen += len(tenants)
-        for tenant in tenants:
-            own = self._own(tenant)
-            own.seen += 1
-            if own.refusals or self._above:
-                self._judge(tenant, own)
+    def answered(self, tenant: str) -> None:
+        """Count an event of a tenant that was not refused."""
+        self._seen += 1
+        own = self._own(tenant)
+        self._last.seen += 1
+        own.seen += 1
+        self._judge(tenant, own)
 
     def refused(self, tenant: str) -> None:
         """Count a refused event of a tenant.
@@ -219,16 +216,10 @@ def tenant_of(record: Record, refusal: ErrorCode | None) -> str:
     """Return the digest of the tenant in an event's key; `_NOBODY` if there is none or the key is wrong."""
     if refusal is ErrorCode.WRONG_KEY:
         return _NOBODY
-    return _tenant_of_key((record.key or b"")[:_KEY_MAX_BYTES])
-
-
-@lru_cache(1 << 12)
-def _tenant_of_key(key: bytes) -> str:
-    tenant, slash, _ = key.partition(b"/")
+    tenant, slash, _ = (record.key or b"")[:_KEY_MAX_BYTES].partition(b"/")
     return digest_of(tenant) if slash else _NOBODY
 
 
-@lru_cache(1 << 12)
 def digest_of(tenant: bytes) -> str:
     """Return a short digest of a tenant's name."""
     return blake2b(tenant, digest_size=4).hexdigest()

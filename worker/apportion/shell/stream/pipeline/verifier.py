@@ -51,15 +51,6 @@ class VerifierCounts(Struct):
     failed: int = 0
 
 
-class _Chosen(Struct, frozen=True):
-    """The encoded inputs of a decision, and the encoded decision."""
-
-    record: Record
-    session: bytes
-    policy: bytes
-    decision: bytes
-
-
 class ShareVerifier:
     """Verifies the chosen decisions, and counts the results in `counts`."""
 
@@ -80,11 +71,9 @@ class ShareVerifier:
             self.counts.dropped += 1
             return
         raw = msgspec.json.encode(policy.model_dump(mode="json", exclude_unset=True))
-        chosen = _Chosen(record, _encode_session(before), raw, decision)
         try:
-            self._process.submit(_different_at, chosen).add_done_callback(
-                partial(self._ended, str(record), identity)
-            )
+            future = self._process.submit(_different_at, record, _encode_session(before), raw, decision)
+            future.add_done_callback(partial(self._ended, str(record), identity))
         except BrokenExecutor:
             self._waiting.release()
             self.counts.dropped += 1
@@ -135,13 +124,12 @@ def _end_with_parent() -> None:
     os._exit(0)
 
 
-def _different_at(chosen: _Chosen) -> str | None:
-    """Compose a decision again; return the first field that differs, None if they are equal."""
-    event = codec.event_of(chosen.record, _settings.bounds)
+def _different_at(record: Record, session: bytes, policy: bytes, decision: bytes) -> str | None:
+    """Return the first field in which a decision differs from its repetition; None: they are equal."""
+    event = codec.event_of(record, _settings.bounds)
     assert isinstance(event, ContextRequest), "only requests are answered"
-    answered = compose(event, _decode_session(chosen.session), _policy(chosen.policy), _engine)
-    decision = in_detail(answered.decision, _settings.decision_detail)
-    different = compare(chosen.decision, codec.encode(decision))
+    answered = compose(event, _decode_session(session), _policy(policy), _engine)
+    different = compare(decision, codec.encode(in_detail(answered.decision, _settings.decision_detail)))
     return None if different is None else different.place
 
 

@@ -26,30 +26,21 @@ class Artifacts:
         """Total bytes of the artifacts; each call visits all of them."""
         return sum([len(value) for artifacts in self._artifacts.values() for value in artifacts.values()])
 
-    def names(self, key: bytes) -> Iterable[bytes]:
-        """Return the names of a session's artifacts."""
-        return self._artifacts.get(key, _NONE).keys()
-
     def by_name(self, key: bytes) -> Mapping[bytes, bytes]:
         """Return a session's artifacts by name; `remove_all` leaves the returned mapping unchanged."""
         return self._artifacts.get(key, _NONE)
 
     def decoded(self, key: bytes, names: Sequence[bytes]) -> tuple[Pooled, ...]:
         """Return a session's artifacts of these names, decoded, in order; all of them must be known."""
-        if not names:
-            return ()
-        artifacts = self._artifacts[key]
-        return tuple([decode_artifact(artifacts[name]) for name in names])
+        return tuple([decode_artifact(self._artifacts[key][name]) for name in names])
 
     def records(self, key: bytes, names: Iterable[bytes]) -> list[StateRecord]:
         """Return the changelog records of a session's artifacts of these names."""
-        artifacts = self._artifacts.get(key, _NONE)
-        return [(artifact_key(key, name), artifacts[name], NO_HEADERS) for name in names]
+        return [(artifact_key(key, name), self._artifacts[key][name], NO_HEADERS) for name in names]
 
     def change(self, key: bytes, row: Row) -> tuple[list[StateRecord], list[StateRecord]]:
-        """Store the artifacts of a row; return records to write before the row, and records after it."""
-        artifacts = self._artifacts.get(key)
-        if not (artifacts or row.artifacts):
+        """Store exactly the artifacts of a row; return the records to write before the row, and after it."""
+        if not (row.artifacts or key in self._artifacts):
             return [], []
         artifacts = self._artifacts.setdefault(key, {})
         new: list[StateRecord] = []
@@ -61,14 +52,6 @@ class Artifacts:
         for name in gone:
             self.remove(key, name)
         return new, [(artifact_key(key, name), None, NO_HEADERS) for name in gone]
-
-    def put(self, key: bytes, row: Row) -> None:
-        """Store the artifacts of a row, and no others of its session."""
-        pool = zip(row.artifacts, row.session.pool, strict=True)
-        if artifacts := {name: encode_artifact(artifact) for name, artifact in pool}:
-            self._artifacts[key] = artifacts
-        else:
-            self._artifacts.pop(key, None)
 
     def add(self, key: bytes, name: bytes, value: bytes) -> None:
         """Store an encoded artifact."""

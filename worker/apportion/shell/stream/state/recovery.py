@@ -66,15 +66,20 @@ async def recover(settings: Settings, rows: Mapping[int, PartitionRows]) -> None
             for partition, own in rows.items():
                 own.committed_by = commits[partition].metadata.worker
             async with open_reader(settings, "read_uncommitted") as asking:
-                await _require_offsets(settings, asking, commits)
+                committed = {
+                    n: offset for n, commit in commits.items() if (offset := commit.offset) is not None
+                }
+                await _require_in_topic(settings, asking, committed)
                 ends = await _checked_ends(settings, asking, rows, commits)
                 await _read(settings, rows, ends, moved)
                 seen = {partition: last for partition, own in rows.items() if (last := own.last_seen)}
                 await require_same_requests(asking, settings.requests_topic, seen)
                 if not settings.accept_foreign_commits:
                     await _require_own_commits(settings, asking, commits, seen)
-                uncommitted = {n: offset for n, (offset, _) in seen.items() if commits[n].offset is None}
-                await _require_following(settings, asking, uncommitted)
+                # A partition without a commit is read from its beginning. Commits expire, and requests may
+                # have been deleted in the same time.
+                uncommitted = {n: offset + 1 for n, (offset, _) in seen.items() if n not in committed}
+                await _require_in_topic(settings, asking, uncommitted)
     except TimeoutError:
         raise RecoveryFailedError(where, f"nothing moved for {settings.recovery_timeout_s:g} s") from None
     except KafkaError as error:
@@ -172,17 +177,11 @@ async def _checked_ends(
     return ends
 
 
-async def _require_offsets(
-    settings: Settings, asking: AIOKafkaConsumer, commits: Mapping[int, CommittedOffset]
-) -> None:
-    topic = settings.requests_topic
-    offsets = {
-        TopicPartition(topic, partition): commit.offset
-        for partition, commit in commits.items()
-        if commit.offset is not None
-    }
-    begins, ends = await patiently(asking.beginning_offsets, offsets), await ends_of(asking, offsets)
-    for partition, offset in offsets.items():
+async def _require_in_topic(settings: Settings, asking: AIOKafkaConsumer, offsets: Mapping[int, int]) -> None:
+    """Check that the requests topic still has the next offset of each of these partitions."""
+    nexts = {TopicPartition(settings.requests_topic, n): offset for n, offset in offsets.items()}
+    begins, ends = await patiently(asking.beginning_offsets, nexts), await ends_of(asking, nexts)
+    for partition, offset in nexts.items():
         if not begins[partition] <= offset <= ends[partition]:
             raise OffsetOutOfRangeError(named(partition), offset, begins[partition], ends[partition])
 
@@ -215,20 +214,3 @@ def require_readable(partition: TopicPartition, records: Iterable[ConsumerRecord
     for record in records:
         if isinstance(record, UnreadableRecord):
             raise ChangelogDamagedError(named(partition), record.offset, record.reason)
-
-
-async def _require_following(
-    settings: Settings, asking: AIOKafkaConsumer, seen_offsets: Mapping[int, int]
-) -> None:
-    """Check that the requests topic still has the next offset after the last seen one.
-
-    This concerns partitions without a commit, which are read from their beginning. Commits expire, and
-    requests may have been deleted in the same time.
-    """
-    topic = settings.requests_topic
-    offsets = {TopicPartition(topic, partition): seen + 1 for partition, seen in seen_offsets.items()}
-    begins = await patiently(asking.beginning_offsets, offsets)
-    for partition, offset in offsets.items():
-        if begins[partition] > offset:
-            ends = await patiently(asking.end_offsets, [partition])
-            raise OffsetOutOfRangeError(named(partition), offset, begins[partition], ends[partition])

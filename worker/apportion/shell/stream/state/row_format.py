@@ -83,8 +83,9 @@ class _Body(Struct, frozen=True, array_like=True):
 
 _encode_body = msgspec.msgpack.Encoder().encode
 _decode_body = msgspec.msgpack.Decoder(_Body).decode
-_encode_json = msgspec.json.Encoder().encode
-_decode_artifact = msgspec.json.Decoder(Pooled).decode
+encode_artifact = msgspec.json.Encoder().encode
+decode_artifact = msgspec.json.Decoder(Pooled).decode
+"""The value of an artifact's record in the changelog."""
 
 
 def encode_row(row: Row) -> bytes:
@@ -171,16 +172,6 @@ def artifact_key(key: bytes, name: bytes) -> bytes:
     return b"".join((key, SEPARATOR, name))
 
 
-def encode_artifact(artifact: Pooled) -> bytes:
-    """Return the value of an artifact's record in the changelog."""
-    return _encode_json(artifact)
-
-
-def decode_artifact(value: bytes) -> Pooled:
-    """Return the artifact of a changelog record."""
-    return _decode_artifact(value)
-
-
 def tombstone(key: bytes, seen_offset: int) -> StateRecord:
     """Return the record that removes a row whose last processed offset is `seen_offset`."""
     return key, None, ((SEEN_HEADER, _SEEN.pack(seen_offset)),)
@@ -197,22 +188,17 @@ def seen_offset_of_tombstone(headers: Sequence[tuple[str, bytes]]) -> int | None
 def with_names(row: Row, before: Row | None) -> Row:
     """Return the row with its artifacts' names: their earlier names, or the name of the event just seen."""
     pool = row.session.pool
-    if not pool:
-        return row
-    if before is None:
-        known: dict[str, tuple[Pooled, bytes]] = {}
-    elif pool is before.session.pool:
-        return replace(row, artifacts=before.artifacts)
-    else:
+    known: dict[str, tuple[Pooled, bytes]] = {}
+    if before is not None:
+        if pool is before.session.pool:
+            return replace(row, artifacts=before.artifacts)
         pairs = zip(before.session.pool, before.artifacts, strict=True)
         known = {artifact.id: (artifact, name) for artifact, name in pairs}
     own = artifact_name(row.seen_offset)
-    named = []
-    for artifact in pool:
-        held = known.get(artifact.id)
-        named.append(held[1] if held is not None and held[0] == artifact else own)
-    assert named.count(own) <= 1, "an event publishes one artifact"
-    return replace(row, artifacts=tuple(named))
+    held = [known.get(artifact.id, (None, own)) for artifact in pool]
+    names = [name if same == artifact else own for artifact, (same, name) in zip(pool, held, strict=True)]
+    assert names.count(own) <= 1, "an event publishes one artifact"
+    return replace(row, artifacts=tuple(names))
 
 
 def _expires_us(session: Session) -> int:

@@ -5,8 +5,9 @@ writer appends the returned records, and a recovery passes in the records that i
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
+from aiokafka.structs import ConsumerRecord
 from msgspec import Struct, ValidationError
 
 from apportion.shell.stream.state.artifacts import Artifacts
@@ -63,15 +64,6 @@ class Upkeep(Struct):
     let_go: list[LetGo] = []
     again: list[bytes] = []
     orphans: list[bytes] = []
-
-
-class ChangelogRecord(Protocol):
-    """The used fields of a changelog record."""
-
-    offset: int
-    key: bytes
-    value: bytes | None
-    headers: tuple[tuple[str, bytes], ...]
 
 
 class PartitionRows:
@@ -158,7 +150,7 @@ class PartitionRows:
                 self._artifacts.remove_all(key)
             else:
                 self._put_value(key, encode_row(row))
-                self._artifacts.put(key, row)
+                self._artifacts.change(key, row)
 
     def written(self, first_offset: int, last_offset: int, *, alone: bool = False) -> None:
         """Record that our records are in the changelog, from the first to the last offset.
@@ -193,7 +185,7 @@ class PartitionRows:
         if gap in self._gaps:
             self._gaps.remove(gap)
 
-    def repair(self, records: Iterable[ChangelogRecord]) -> int:
+    def repair(self, records: Iterable[ConsumerRecord]) -> int:
         """Schedule rows to be written again after late records of a gap; return the number of late records.
 
         A record is late if its processed offset is lower than the current row's, if it removes an artifact of
@@ -225,7 +217,7 @@ class PartitionRows:
         """Whether the next upkeep has records to write again or to remove."""
         return bool(self._again or self._orphans)
 
-    def read(self, records: Iterable[ChangelogRecord]) -> None:
+    def read(self, records: Iterable[ConsumerRecord]) -> None:
         """Add changelog records, in order; a session's row with the greatest processed offset counts.
 
         If offsets are equal, the later row counts. Call `join` after the last record.
@@ -233,29 +225,24 @@ class PartitionRows:
         Raises:
             UnreadableRowError: a newer version wrote a record.
         """
-        values, in_use = self.values, self._in_use
         record = None
         for record in records:
             key, value = record.key, record.value
-            if self._foreign:
-                self._foreign.pop(key, None)
+            self._foreign.pop(key, None)
             if SEPARATOR in key:
                 self._read_artifact(key, value)
             elif value is None:
                 self._read_tombstone(key, seen_offset_of_tombstone(record.headers))
             elif not is_row(value):
-                if key in values:
+                if key in self.values:
                     self._again[key] = None
                 else:
                     self._foreign[key] = record.offset
+            elif self._counts(key, value, self.values.get(key)):
+                self.values[key] = value
+                self._in_use.forget(key)
             else:
-                current = values.get(key)
-                if (current is not None or self._gone) and not self._counts(key, value, current):
-                    self._again[key] = None
-                    continue
-                values[key] = value
-                if in_use:
-                    in_use.forget(key)
+                self._again[key] = None
         if record is not None:
             self.changelog_offset = record.offset + 1
 
@@ -322,11 +309,11 @@ class PartitionRows:
     def _is_needed(self, orphan: bytes) -> bool:
         """Return whether an orphan belongs to a row now."""
         session, separator, name = orphan.partition(SEPARATOR)
-        return name in self._artifacts.names(session) if separator else orphan in self.values
+        return name in self._artifacts.by_name(session) if separator else orphan in self.values
 
     def _require_artifacts(self, needed: dict[bytes, tuple[bytes, ...]], *, afresh: bool) -> None:
         for key, names in list(needed.items()):
-            missing = set(names).difference(self._artifacts.names(key))
+            missing = set(names).difference(self._artifacts.by_name(key))
             if missing and not afresh:
                 raise ArtifactMissingError(self._where, len(missing))
             if missing:

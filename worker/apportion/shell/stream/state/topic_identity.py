@@ -11,10 +11,16 @@ from typing import TypeAlias
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
-from aiokafka.structs import ConsumerRecord
 
 from apportion.settings import Settings
-from apportion.shell.kafka.groupless_consumer import Offsets, ends_of, named, open_reader, patiently, read_to
+from apportion.shell.kafka.groupless_consumer import (
+    Offsets,
+    ends_of,
+    named,
+    open_reader,
+    patiently,
+    records_at,
+)
 from apportion.shell.stream.state.faults import RequestsReplacedError
 
 _LOOK_S = 10.0
@@ -39,7 +45,7 @@ async def require_same_requests(asking: AIOKafkaConsumer, topic: str, seen: Mapp
             raise RequestsReplacedError(named(partition), offset, f"it ends at {ends[partition]}")
         if offset >= begins[partition] and timestamp_ms >= 0:
             known[partition] = offset
-    for partition, record in (await _records_at(asking, known)).items():
+    for partition, record in (await records_at(asking, known)).items():
         offset, timestamp_ms = partitions[partition]
         if record.timestamp != timestamp_ms:
             why = f"that record was of time {timestamp_ms}, not {record.timestamp}"
@@ -85,7 +91,7 @@ class RequestsWatch:
                 open_reader(self._settings, "read_uncommitted") as asking,
             ):
                 # In this order: the records are read first, from the topic that the check then identifies.
-                last = await _records_at(asking, await _there(asking, later))
+                last = await records_at(asking, await _there(asking, later))
                 await require_same_requests(asking, self._settings.requests_topic, seen)
         except (KafkaError, TimeoutError):
             return
@@ -102,14 +108,3 @@ async def _there(asking: AIOKafkaConsumer, offsets: Offsets) -> Offsets:
         for partition, offset in offsets.items()
         if begins[partition] <= offset < ends[partition]
     }
-
-
-async def _records_at(asking: AIOKafkaConsumer, offsets: Offsets) -> Mapping[TopicPartition, ConsumerRecord]:
-    found: dict[TopicPartition, ConsumerRecord] = {}
-    asking.assign(list(offsets))
-    for partition, offset in offsets.items():
-        asking.seek(partition, offset)
-    async for step in read_to(asking, {partition: offset + 1 for partition, offset in offsets.items()}):
-        if step.records and step.records[0].offset == offsets[step.partition]:
-            found[step.partition] = step.records[0]
-    return found
