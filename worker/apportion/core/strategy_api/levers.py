@@ -1,7 +1,7 @@
 """Levers and meanings: the changes that may admit an omitted candidate, and each reason in words.
 
 These meanings hold for all strategies. A strategy adds its own meanings and its levers (see `strategy.py`).
-Only `replay` and `explain` read them: `replay` searches the levers, `explain` prints the meanings.
+`replay` searches the levers. `explain`, the MCP server and the test kit print the meanings.
 """
 
 from collections.abc import Mapping

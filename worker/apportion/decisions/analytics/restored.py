@@ -63,7 +63,10 @@ def _entry(row: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, Any]:
 
 
 def _nested(row: Mapping[str, Any], kind: type[Struct], before: str = "") -> dict[str, Any] | None:
-    """Return the fields of a record that a row has, nested as in the record; None if all are null."""
+    """Return a row's columns as the nested fields of `kind`; None if all are null.
+
+    `before` is the beginning of the columns' names.
+    """
     values: dict[str, Any] = {}
     for field in fields(kind):
         name = field.encode_name

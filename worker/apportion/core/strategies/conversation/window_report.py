@@ -61,7 +61,10 @@ class WindowReport(Struct, frozen=True):
 
 
 def with_pins_in_place(sent: SentChat, messages: int) -> SentChat:
-    """Return the text with pinned messages at their positions; the new message is the last message."""
+    """Return the text with the pins after the cut in the history, and the rest up to the new message.
+
+    `messages` counts all messages, the new one included.
+    """
     before = bisect_left(sent.pinned, sent.cut)
     history = sorted((*sent.history, *sent.pinned[before:]))
     return replace(sent, pinned=sent.pinned[:before], history=history, rest=range(sent.end, messages))

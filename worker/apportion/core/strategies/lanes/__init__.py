@@ -171,7 +171,7 @@ class LanesStrategy:
         if competition is not None and competition.cut:
             ranked = competition.gather(task)
             selected = in_output_order(ranked)
-            # the candidates cost less than their units, so the sums over candidates would be too low
+            # A rejected candidate counts as its best unit alone, so these are the sums over all units.
             both = zip(bounds, choosable.available, strict=True)
             bounds = [replace(bound, available=available) for bound, available in both]
         query = UNSET if competition is None else competition.match

@@ -61,9 +61,9 @@ class Competition(Struct, frozen=True):
     match: QueryMatch
 
     def gather(self, task: LanesTask) -> list[Artifact]:
-        """Return the candidates in canonical order, each as its best unit, selected if any unit is.
+        """Return the candidates in canonical order: each whole, with rank and score of its best unit.
 
-        A selected candidate costs as much as its selected units together.
+        A candidate is selected if any of its units is. It then costs as much as its selected units together.
         """
         candidates: list[Artifact] = []
         best: dict[str, Artifact] = {}

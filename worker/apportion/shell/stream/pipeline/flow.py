@@ -171,7 +171,7 @@ class Flow:
         return last.next_offset, encode_metadata(metadata)
 
     def record_commit(self, offset: int, metadata: CommitMetadata) -> None:
-        """Record a commit. Its stream time decides which sessions have expired and may be deleted."""
+        """Record a commit. Rows that expired `max_lateness_s` before its stream time may be deleted."""
         self.committed_offset = offset
         self._is_foreign = False
         self._committed = offset, metadata.failures, metadata.under_way

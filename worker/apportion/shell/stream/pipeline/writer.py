@@ -148,7 +148,9 @@ def entries(messages: Iterable[OutboundRecord]) -> list[tuple[Entry]]:
 
 
 async def acknowledged(sent: Sequence[Sent]) -> None:
-    """Wait until all record batches are durable, or one has failed.
+    """Wait until all record batches are durable, or one fails meanwhile.
+
+    An earlier failure is raised when the others have ended.
 
     Raises:
         KafkaError: one has failed.

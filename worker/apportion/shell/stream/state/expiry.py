@@ -1,4 +1,4 @@
-"""Index of sessions by the minute of event time at which they expired when they were added.
+"""Index of sessions by the minute of event time in which they were due to expire when they were added.
 
 A later extension does not move a session. When it is due, the caller adds it again.
 """
