@@ -50,7 +50,7 @@ export type Reason =
   | "superseded"
   | "unsuitable";
 /**
- * The bound that keeps a candidate out of the context. Each but the last has a reason of its own.
+ * The bound that keeps a candidate out of the context. Each has a reason of its own.
  */
 export type Bound =
   | "category"

@@ -5,13 +5,14 @@ ten thousand of a policy that also shows ids and holds prefixes.
 """
 
 import re
+import tomllib
 from random import Random
 from string import Formatter
 from typing import Any, NamedTuple
 
 import pytest
 from support.composing import ENGINE, NOW, answer, candidate, request
-from support.worked import policy_named
+from support.worked import page
 
 from apportion.core.engine import Engine
 from apportion.core.fingerprints import Secrets
@@ -21,7 +22,25 @@ from apportion.core.strategies import parse_policy
 from apportion.core.strategy_api.policy import Policy
 from apportion.engine.counters import COUNTERS
 
-RAW = policy_named("marked").model_dump(mode="json") | {"counter": "chars4"}
+[RENDER] = re.findall(r"```toml\n(\[render\]\n.*?)```", page("lanes"), re.DOTALL)
+POLICY = f"""
+name = "marked"
+version = "1"
+strategy = "lanes"
+counter = "chars4"
+budget_tokens = 8000
+[lanes.rules]
+priority = 0
+min_tokens = 500
+max_tokens = 3000
+heading = "## Rules"
+[lanes.retrieved]
+priority = 1
+min_tokens = 0
+max_tokens = 6000
+heading = "## Search results"
+{RENDER}"""
+RAW = parse_policy(tomllib.loads(POLICY)).model_dump(mode="json")
 NO_HEADINGS = {name: lane | {"heading": None} for name, lane in RAW["lanes"].items()}
 WITH_IDS = {
     "lanes": NO_HEADINGS,

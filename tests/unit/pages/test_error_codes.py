@@ -1,6 +1,7 @@
 """Every error code is in docs/operations/errors.md with its remedy; bold codes have an entry in repair.md."""
 
 import inspect
+import re
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -31,6 +32,8 @@ def error_types() -> Iterator[type[BaseException]]:
 
 def test_the_page_has_every_error_type_with_its_remedy() -> None:
     codes = {str(one.code) for one in error_types()}  # type: ignore[attr-defined] # asked for above
+    for path in PACKAGE.glob("cli/**/*.py"):
+        codes |= set(re.findall(r'CommandError\(\s*"(\w+)"', path.read_text("utf-8")))
     assert {"event_failed", "invalid_settings", "not_sent"} <= codes, "they were not looked at"
     told = section("Of the worker") + section("Of commands")
     assert {code for code in codes if f"`{code}`" not in told} == set()
