@@ -1,4 +1,4 @@
-"""Where a worker finds the broker far away: in a namespace that `benchmarks.shell.delay` makes."""
+"""A worker with a distant broker: it runs in a namespace that `benchmarks.shell.delay` makes."""
 
 import os
 import subprocess

@@ -159,7 +159,7 @@ class Shell:
 
 
 class _Client:
-    """What `RecordProducer` asks of its client, up to the bytes that would be sent."""
+    """The part of a client that `RecordProducer` calls, up to the bytes that would be sent."""
 
     def __init__(self) -> None:
         self._message_accumulator = self

@@ -37,7 +37,7 @@ class Turn(Struct, frozen=True):
 
 
 class Habits(Struct, frozen=True):
-    """How a kind of agent works; chances are a turn's."""
+    """Habits of a kind of agent; chances are for each turn."""
 
     style: str
     files: int
@@ -63,7 +63,7 @@ KINDS = {
     "reviewer": Habits("code", 50, 18, 0.2, 0.3, 3, 16, 0.05, 0.05, 0.02, 0.6, pause_s=(30.0, 200.0)),
     "watcher": Habits("log", 12, 10, 0.5, 0.04, 20, 16, 0.1, 0.4, 0.06, 1.0, pause_s=(5.0, 20.0)),
 }
-"""What each is given by place: see `Habits`."""
+"""The habits of each kind, in the order of the fields of `Habits`."""
 
 
 def session(kind: str, seed: int, turns: int = TURNS) -> Iterator[Turn]:

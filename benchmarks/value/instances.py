@@ -14,7 +14,7 @@ from benchmarks.value.world import Document, Line, document, random_of, text_of,
 
 
 class Redundancy(Struct, frozen=True):
-    """How chunks come about: the step of windows as a share of their size, and chances of each chunk."""
+    """Rules that make chunks: the step of windows as a share of their size, and chances of each chunk."""
 
     step: float
     copies: float

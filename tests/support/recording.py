@@ -97,7 +97,7 @@ class Verified:
 
     @property
     def found(self) -> list[FindingKind]:
-        """What was found, in its order."""
+        """The findings, in order."""
         return [each.found for each in self.findings]
 
 

@@ -1,4 +1,4 @@
-"""What all peers in Python do with a request: no composing, but its JSON read and two values written."""
+"""The answer of all peers in Python to a request: its JSON is read and two values are written, without composing."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -57,7 +57,7 @@ def is_offline(arguments: list[str]) -> bool:
 
 
 def is_printed(line: str, printed: Sequence[str]) -> bool:
-    """Whether a line that a page shows was printed; of a JSON object, a page may show some fields."""
+    """Return whether a line of a page was printed; of a JSON object, a page may show some fields."""
     if line.startswith("{"):
         return any(json.loads(line).items() <= json.loads(each).items() for each in printed)
     return line in ("…", *printed)

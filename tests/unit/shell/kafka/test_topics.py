@@ -1,4 +1,4 @@
-"""What is stated of each topic, so that no broker decides it: the table in `docs/operations/install.md`."""
+"""Settings of each topic, stated so that no broker decides them: the table in `docs/operations/install.md`."""
 
 import pytest
 
