@@ -1,4 +1,4 @@
-"""The answer of all peers in Python to a request: its JSON is read and two values are written, without composing."""
+"""The answer of all Python peers to a request: its JSON is read, two values are written, nothing is composed."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Settings of each topic, stated so that no broker decides them: the table in `docs/operations/install.md`."""
+"""Settings of each topic, stated so that no broker decides them: see `docs/operations/install.md`."""
 
 import pytest
 
