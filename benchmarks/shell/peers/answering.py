@@ -1,4 +1,4 @@
-"""The answer of all Python peers to a request: its JSON is read, two values are written, nothing is composed."""
+"""The answer of all Python peers to a request: read its JSON and write two values, without composing."""
 
 from collections.abc import Mapping
 from typing import Any
