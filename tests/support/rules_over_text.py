@@ -88,9 +88,8 @@ def digest(values: list[Any]) -> str:
 if __name__ == "__main__":
     given = json.load(sys.stdin.buffer)
     stand_in(Path(sys.argv[1]))
-    from apportion.core import rounding
+    from apportion.core.canonical_json import thousandths
 
     digests = {name: digest(list(map(rule, given["texts"]))) for name, rule in rules()}
-    thousandths = rounding.thousandths
     digests["thousandths"] = digest(list(map(thousandths, given["numbers"])))
     json.dump(digests, sys.stdout)

@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 from apportion.core import path_ids
 from apportion.core.candidates.glob import Globs, Paths
 from apportion.core.canonical import named
-from apportion.core.canonical_json import canonical_json, canonical_json_of_any
+from apportion.core.canonical_json import canonical_json, canonical_json_of_any, thousandths
 from apportion.core.digests import decision_id
 from apportion.core.errors import EventError
 from apportion.core.event_time import utc
 from apportion.core.events import Candidate
 from apportion.core.fingerprints import Secrets, fingerprint, key_id
 from apportion.core.path_ids import long_path_id, normalised_path, path_id
-from apportion.core.rounding import thousandths
 
 texts = st.text(st.characters(codec="utf-8"))
 ascii_keys = st.text(st.characters(max_codepoint=0x7F), max_size=5)

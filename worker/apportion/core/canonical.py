@@ -6,13 +6,12 @@ They do not depend on a policy.
 import msgspec
 from msgspec import UNSET, Struct
 
-from apportion.core.canonical_json import exact_json_integer
+from apportion.core.canonical_json import exact_json_integer, thousandths
 from apportion.core.digests import text_digest
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.event_time import event_time_us
 from apportion.core.events import Candidate, Opt
 from apportion.core.path_ids import PATH_REMEMBERED_MAX, long_path_id, normalised_path, path_id
-from apportion.core.rounding import thousandths
 
 _encode = msgspec.json.Encoder().encode
 

@@ -1,15 +1,18 @@
-"""Canonical JSON (RFC 8785), which defines equality across machines and versions."""
+"""Canonical JSON (RFC 8785), which defines equality across machines and versions, and its numbers."""
 
 from collections.abc import Callable, Mapping, Sequence
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 import msgspec
 import rfc8785
 
 from apportion.core.errors import ErrorCode, EventError
+from apportion.core.lru import process_wide
 from apportion.core.nesting import levels
 
 _MAX_EXACT = 2**53 - 1
+_ROUNDED_MAX = 1 << 16
 canonical_json: Callable[[Any], bytes] = msgspec.json.Encoder(order="sorted").encode
 """Returns RFC 8785 JSON of a value whose keys are ASCII and whose numbers are integers below 2**53.
 
@@ -80,3 +83,9 @@ def _is_plain(value: Any) -> bool:
 def exact_json_integer(number: int) -> int | str:
     """Return an integer for canonical JSON: itself, or its decimal digits if it is above 2**53 - 1."""
     return number if number <= _MAX_EXACT else str(number)
+
+
+@process_wide(_ROUNDED_MAX)
+def thousandths(number: float) -> int:
+    """Return a number ≥ 0 in integer thousandths, rounded half up from its shortest decimal (0.0045 → 5)."""
+    return int((Decimal(repr(number)) * 1000).to_integral_value(ROUND_HALF_UP))

@@ -13,6 +13,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from apportion.core.canonical import named
+from apportion.core.canonical_json import thousandths
 from apportion.core.compose import Answered, compose
 from apportion.core.engine import Engine
 from apportion.core.errors import EventError
@@ -29,7 +30,6 @@ from apportion.core.events import (
 )
 from apportion.core.memory import Memory
 from apportion.core.results import ContextDecision, Detail, Entry, Fidelity, Reason
-from apportion.core.rounding import thousandths
 from apportion.core.session.row import session_at
 from apportion.core.strategies import STRATEGIES, meaning_of, parse_policy
 from apportion.core.strategy_api.levers import Ceiling, Lever, ScoreField

@@ -1,6 +1,6 @@
 """First tier of each behavior by its activation, and canonical order."""
 
-from apportion.core.rounding import thousandths
+from apportion.core.canonical_json import thousandths
 from apportion.core.strategies.tiers.policy import TiersPolicy
 from apportion.core.strategy_api.task import Prepared, Task
 from apportion.core.strategy_api.verdict import Bound, Verdict
