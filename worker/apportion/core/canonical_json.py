@@ -8,11 +8,14 @@ import msgspec
 import rfc8785
 
 from apportion.core.errors import ErrorCode, EventError
-from apportion.core.lru import process_wide
 from apportion.core.nesting import levels
 
 _MAX_EXACT = 2**53 - 1
-_ROUNDED_MAX = 1 << 16
+_SCALED_MAX = float(1 << 30)
+_DECIDED = 0.499_999
+"""The greatest distance from an integer at which a float product rounds like the exact product.
+
+A product below `_SCALED_MAX` differs from the exact one by less than 2**-22, a quarter of a millionth."""
 canonical_json: Callable[[Any], bytes] = msgspec.json.Encoder(order="sorted").encode
 """Returns RFC 8785 JSON of a value whose keys are ASCII and whose numbers are integers below 2**53.
 
@@ -85,7 +88,12 @@ def exact_json_integer(number: int) -> int | str:
     return number if number <= _MAX_EXACT else str(number)
 
 
-@process_wide(_ROUNDED_MAX)
 def thousandths(number: float) -> int:
     """Return a number ≥ 0 in integer thousandths, rounded half up from its shortest decimal (0.0045 → 5)."""
+    scaled = number * 1000
+    if scaled <= _SCALED_MAX:
+        # Far from a half, the product of floats rounds like the exact one, which costs six times as much.
+        nearest = round(scaled)
+        if abs(scaled - nearest) < _DECIDED:
+            return nearest
     return int((Decimal(repr(number)) * 1000).to_integral_value(ROUND_HALF_UP))
