@@ -34,6 +34,7 @@ from apportion.core.strategy_api.strategy import Strategy
 
 STRATEGY_FIELDS = ("candidates", "constraints", "vitals", "query", "layers", "conversation")
 """Fields of a request that only some strategies read; the other strategies refuse them."""
+_NO_CONSTRAINTS_DIGEST = digest(canonical_json(NO_CONSTRAINTS))
 
 
 class RecognisedRequest(Struct, frozen=True):
@@ -86,7 +87,9 @@ def recognise(request: ContextRequest, session: Session, secrets: Secrets) -> Re
     if seen is not None and seen.digest != input_digest:
         message = "this session has answered another request of that id; use a new request_id"
         raise EventError(ErrorCode.CONFLICTING_REQUEST, message, "$.request_id")
-    constraints_digest = digest(canonical_json(request.constraints or NO_CONSTRAINTS))
+    constraints_digest = _NO_CONSTRAINTS_DIGEST
+    if request.constraints is not UNSET:
+        constraints_digest = digest(canonical_json(request.constraints))
     return RecognisedRequest(
         request, event_us, before, secret, seen, own, history, input_digest, constraints_digest
     )

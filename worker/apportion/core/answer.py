@@ -94,7 +94,7 @@ def decision_event(answer: AnswerParts, composed: ContextComposed, engine: Engin
     accepted, asked, made = answer.accepted, answer.accepted.asked, answer.made
     entries = entries_of(made, accepted.prepared.aside)
     candidates, unlisted = listed(entries, engine.omitted_max)
-    reasons = reason_counts(entries)
+    reasons = reason_counts(entries) if len(made.items) < len(entries) else ()
     return ContextDecision(
         schema_version=SCHEMA_VERSION,
         decision_id=answer.decision_id,
@@ -181,6 +181,8 @@ def listed(entries: Sequence[Entry], omitted_max: int) -> tuple[tuple[Entry, ...
     All selected entries and the first `omitted_max` omitted ones are listed. Expired artifacts are always
     listed, because they leave the pool with this decision, so no later decision can name them.
     """
+    if len(entries) <= omitted_max:
+        return tuple(entries), ()
     omitted = [entry for entry in entries if entry.outcome is Outcome.OMITTED]
     rest = [entry for entry in omitted[omitted_max:] if entry.reason is not Reason.EXPIRED]
     unlisted = {entry.rank for entry in rest}

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from apportion.core.canonical_json import canonical_json
+from apportion.core.lru import process_wide
 
 
 class Secrets(msgspec.Struct, frozen=True):
@@ -42,8 +43,10 @@ class Secrets(msgspec.Struct, frozen=True):
 
 
 _KEY_ID_DOMAIN = b"apportion fingerprint key id\0"
+_SECRETS_MAX = 1 << 10
 
 
+@process_wide(_SECRETS_MAX)
 def key_id(secret: bytes) -> str:
     """Return the 16 hex digits that name a fingerprint secret: SHA-256 of a domain and the secret, cut."""
     return hashlib.sha256(_KEY_ID_DOMAIN + secret).hexdigest()[:16]

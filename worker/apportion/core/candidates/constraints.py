@@ -35,7 +35,7 @@ class ConstraintList:
             else:
                 exact[match.type].setdefault(match.value, []).append(index)
         self.has_patterns = bool(patterns)
-        """Whether a constraint of this list is a path pattern."""
+        """Whether the list has a path pattern."""
         self.globs = Globs(patterns)
         self._paths: dict[str, int] = {}
         self._matched: set[int] = set()

@@ -105,7 +105,7 @@ class Meter:
 
     @property
     def has_overread(self) -> bool:
-        """Whether the parser has read too much; it then gets an early end of the source."""
+        """Whether the parser has read more than its limit; `read` then returns an end of the source."""
         return self.reads > self._reads_max
 
     def read(self, offset: int, _: Point) -> memoryview:

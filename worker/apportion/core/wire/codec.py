@@ -6,6 +6,8 @@ in `core.accept`.
 
 import re
 from collections.abc import Sequence
+from itertools import chain
+from operator import attrgetter
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -44,6 +46,7 @@ _BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _POOLED_NAMES = ("language", "shrink")
 _LABEL_FIELDS = ("kind", "lane", "category")
+_labels_of = attrgetter(*_LABEL_FIELDS)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
@@ -177,11 +180,13 @@ def _check_bounds(event: Event, bounds: Bounds) -> None:
 
 
 def _check_labels(candidates: Sequence[Candidate], pointer: str) -> None:
-    for index, candidate in enumerate(candidates):
-        for field in _LABEL_FIELDS:
-            label = getattr(candidate, field)
-            if label is not UNSET and _CONTROL.search(label):
-                _check_label(label, f"{_at(pointer, index)}.{field}")
+    """Refuse control characters in labels. The distinct labels, which are few, are searched first."""
+    labels = set(chain.from_iterable(map(_labels_of, candidates)))
+    labels.discard(UNSET)
+    if _CONTROL.search("".join(labels)):
+        for index, candidate in enumerate(candidates):
+            for field in _LABEL_FIELDS:
+                _check_label(getattr(candidate, field) or "", f"{_at(pointer, index)}.{field}")
 
 
 def _check_label(label: str, pointer: str) -> None:

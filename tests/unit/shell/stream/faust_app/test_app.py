@@ -23,9 +23,9 @@ from apportion.shell.stream.state.rows import PartitionRows
 def test_no_module_builds_an_app_on_import() -> None:
     listing = (
         "import gc, pkgutil, importlib, faust, apportion.shell.stream\n"
-        "for one in pkgutil.iter_modules(apportion.shell.stream.__path__, 'apportion.shell.stream.'):\n"
-        "    importlib.import_module(one.name)\n"
-        "assert not [one for one in gc.get_objects() if isinstance(one, faust.App)]\n"
+        "for module in pkgutil.iter_modules(apportion.shell.stream.__path__, 'apportion.shell.stream.'):\n"
+        "    importlib.import_module(module.name)\n"
+        "assert not [found for found in gc.get_objects() if isinstance(found, faust.App)]\n"
     )
     subprocess.run([sys.executable, "-c", listing], env=environment(), cwd=ROOT, check=True)  # noqa: S603 - likewise
 

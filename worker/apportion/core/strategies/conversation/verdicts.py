@@ -2,6 +2,7 @@
 
 from msgspec import UNSET
 
+from apportion.core.lru import process_wide
 from apportion.core.results import Fidelity
 from apportion.core.shrink import Shrunk
 from apportion.core.strategies.conversation.choose import Room
@@ -12,6 +13,12 @@ from apportion.core.strategy_api.verdict import Bound, GroupBounds, Verdict
 _SYSTEM, _MESSAGES = "system", "messages"
 _PROMPT_ID = "system_prompt"
 _PINNED = "pinned"
+
+
+@process_wide(32)
+def _first_ids(bits: int) -> tuple[str, ...]:
+    """Return the ids of the first 2**bits messages, which every conversation shares."""
+    return tuple([f"messages/{index}" for index in range(1 << bits)])
 
 
 def group_bounds(parts: Parts) -> list[GroupBounds]:
@@ -40,10 +47,11 @@ def verdict_on_prompt(given: Shrunk, room: Room, *, sent: bool) -> list[Verdict]
 def verdicts_on_messages(counted: CountedChat, room: Room, kept: KeptHistory | None) -> list[Verdict]:
     """Return the verdicts on the history and, last, on the new message; without `kept`, nothing is sent."""
     plan, costs = counted.plan, counted.costs if kept is None else kept.costs
-    ids = [*(f"messages/{index}" for index in range(len(costs) - 1)), "new_message"]
-    full, history = Fidelity.FULL, Bound.HISTORY  # enums are slow to look up for each of many messages
+    history = len(costs) - 1
+    ids = (*_first_ids(history.bit_length())[:history], "new_message")
+    full, too_old = Fidelity.FULL, Bound.HISTORY  # enums are slow to look up for each of many messages
     verdicts = [
-        Verdict(name, role, _MESSAGES, UNSET, UNSET, "", history, None, None, cost, cost)
+        Verdict(name, role, _MESSAGES, UNSET, UNSET, "", too_old, None, None, cost, cost)
         for name, role, cost in zip(ids, counted.chat.roles, costs, strict=True)
     ]
     for index in plan.unsuitable:
