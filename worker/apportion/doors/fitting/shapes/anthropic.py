@@ -1,0 +1,44 @@
+"""Messages of Anthropic's API."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NotRequired, TypeAlias, TypedDict
+
+from apportion.doors.fitting.shapes.form import Item, Part, Shape, blocks_of, call, result
+from apportion.doors.fitting.shapes.openai_chat import is_openai
+
+Message: TypeAlias = Mapping[str, Any]
+_READ = ("type", "id", "name", "input", "tool_use_id", "content")
+
+
+class AnthropicChat(TypedDict):
+    """The part of a request to Anthropic that holds the context."""
+
+    messages: Sequence[Message]
+    system: NotRequired[str | Sequence[Message] | None]
+
+
+class Anthropic(Shape):
+    """A body with `messages` and `system`, or a list with `tool_use` and `tool_result` blocks."""
+
+    name = "Anthropic Messages"
+    system_fields = ("system",)
+    begins_with_user = True
+    sends_blanks = False
+    # https://docs.anthropic.com/en/api/messages
+    unread = frozenset({"cache_control", "citations", "signature", "encrypted_content", "encrypted_index"})
+
+    def recognises(self, body: Mapping[str, Any], items: Sequence[Item]) -> bool:
+        """Return whether a body came, and not OpenAI's, or a list with blocks of Anthropic's tools."""
+        is_own = any(block.get("type") in ("tool_use", "tool_result") for block in blocks_of(items))
+        return is_own or "system" in body or (bool(body) and not is_openai(items))
+
+    def part(self, block: Any, role: str, pointer: str) -> Part:
+        """Return a block, a call or a result as it is counted."""
+        kind = block.get("type") if isinstance(block, Mapping) else None
+        if kind not in ("tool_use", "tool_result"):
+            return super().part(block, role, pointer)
+        fields = {name: block[name] for name in block if name not in (*_READ, *self.unread) and block[name]}
+        if kind == "tool_use":
+            return "call", call(block.get("id"), block.get("name"), block.get("input"), pointer, **fields)
+        content = self.content(block.get("content") or "")
+        return "result", result(block.get("tool_use_id"), content, f"{pointer}.tool_use_id", **fields)

@@ -1,0 +1,54 @@
+"""Messages of Amazon Bedrock's Converse API; a block is named by its field, not by a type."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from apportion.doors.fitting.shapes.form import Item, Part, Shape, blocks_of, call, result
+
+
+class Converse(Shape):
+    """A body with `messages` and a list `system`, or a list of messages."""
+
+    name = "Bedrock Converse"
+    system_fields = ("system",)
+    begins_with_user = True
+    sends_blanks = False
+    # https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ContentBlock.html
+    unread = frozenset({"signature", "cachePoint"})
+
+    def recognises(self, body: Mapping[str, Any], items: Sequence[Item]) -> bool:
+        """Return whether a message or the system prompt has a block without a type."""
+        return any("type" not in block for block in blocks_of([*items, {"content": body.get("system")}]))
+
+    def message(self, role: str, text: str) -> Item:
+        """Return an added message."""
+        return {"role": role, "content": [{"text": text}]}
+
+    def system(self, new: Any) -> Any:
+        """Return a system prompt."""
+        return [{"text": new}] if isinstance(new, str) else new
+
+    def inner(self, native: Any) -> Any:
+        """Return the blocks of a message, a result or the system prompt."""
+        found = native.get("toolResult") if isinstance(native, Mapping) else None
+        return super().inner(native if found is None else found)
+
+    def rewrite(self, native: Any, new: Any) -> Any:
+        """Return a message or a result with other blocks, or a block with another text."""
+        if "toolResult" in native:
+            return {**native, "toolResult": {**native["toolResult"], "content": self.system(new)}}
+        return {**native, "content": self.system(new)} if "role" in native else {"text": new}
+
+    def part(self, block: Any, role: str, pointer: str) -> Part:
+        """Return a block, a call or a result as it is counted."""
+        given = block if isinstance(block, Mapping) else {}
+        if called := given.get("toolUse"):
+            pointer = f"{pointer}.toolUse"
+            return "call", call(called.get("toolUseId"), called.get("name"), called.get("input"), pointer)
+        if not (answered := given.get("toolResult")):
+            return super().part(block, role, pointer)
+        fields = {"is_error": True} if answered.get("status") == "error" else {}
+        content = self.content(answered.get("content") or "")
+        return "result", result(
+            answered.get("toolUseId"), content, f"{pointer}.toolResult.toolUseId", **fields
+        )

@@ -1,0 +1,72 @@
+"""Contents of Google's Gemini API, in camel case or, as its Python SDK writes them, in snake case."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from apportion.doors.fitting.shapes.form import Item, Part, Shape, call, result
+
+_CALL = ("functionCall", "function_call")
+_RESPONSE = ("functionResponse", "function_response")
+
+
+class Gemini(Shape):
+    """A body with `contents` and `systemInstruction`, or a list with `parts`."""
+
+    name = "Gemini contents"
+    field = "contents"
+    system_fields = ("systemInstruction", "system_instruction")
+    blocks_field = "parts"
+    begins_with_user = True
+    sends_blanks = False
+    roles: ClassVar = {"model": "assistant", "function": "user", "": "user"}
+    # https://ai.google.dev/gemini-api/docs/thought-signatures
+    unread = frozenset({"thoughtSignature", "thought_signature"})
+
+    def recognises(self, body: Mapping[str, Any], items: Sequence[Item]) -> bool:
+        """Return whether the body has `contents`, or an item has `parts`."""
+        return self.field in body or any(isinstance(item, Mapping) and "parts" in item for item in items)
+
+    def message(self, role: str, text: str) -> Item:
+        """Return an added content."""
+        return {"role": role, "parts": [{"text": text}]}
+
+    def system(self, new: Any) -> Any:
+        """Return a system instruction."""
+        return {"parts": [{"text": new}] if isinstance(new, str) else new}
+
+    def rewrite(self, native: Any, new: Any) -> Any:
+        """Return a content with other parts, or a part with another text."""
+        if "parts" in native:
+            return {**native, "parts": new}
+        field, response = _found(native, _RESPONSE)
+        if response is None:
+            return {**native, "text": new} if "text" in native else {"text": new}
+        return {**native, field: {**response, "response": {_text_field(response) or "result": new}}}
+
+    def part(self, block: Any, role: str, pointer: str) -> Part:
+        """Return a part, a call or a result as it is counted; ids are given by name and order."""
+        _, called = _found(block, _CALL)
+        if called is not None:
+            name = called.get("name")
+            fields = {name: block[name] for name in block if name not in (*_CALL, *self.unread)}
+            call_id = called.get("id") or self.paired_id("call", name)
+            return "call", call(call_id, name, called.get("args"), pointer, **fields)
+        _, answered = _found(block, _RESPONSE)
+        if answered is None:
+            return super().part(block, role, pointer)
+        content, field = answered.get("response"), _text_field(answered)
+        call_id = answered.get("id") or self.paired_id("result", answered.get("name"))
+        return "result", result(call_id, self.content(content[field] if field else content), pointer)
+
+
+def _found(part: Any, names: Sequence[str]) -> tuple[str, Any]:
+    given = part if isinstance(part, Mapping) else {}
+    return next(((name, given[name]) for name in names if given.get(name) is not None), ("", None))
+
+
+def _text_field(response: Mapping[str, Any]) -> str:
+    """Return the field of a function's response that has its text, if it has no other field."""
+    given = response.get("response")
+    if not isinstance(given, Mapping) or len(given) != 1:
+        return ""
+    return next((name for name, value in given.items() if isinstance(value, str)), "")
