@@ -129,12 +129,18 @@ def clear(
     """
     results, media = found
     before = Boundaries(last.results or 0, last.media or 0)
-    target = Boundaries(max(last.results or 0, results.target), max(last.media or 0, media.target))
-    _, saved_before = _cleared_before(results, media, before)
-    _, saved_then = _cleared_before(results, media, target)
-    old_tokens = _saved_from(cut, saved_before)
-    freed_tokens = _saved_from(cut, saved_then) - old_tokens
-    is_large = (cost_tokens - old_tokens) * 1_000 > table.trigger * room_tokens
+    _, saved = _cleared_before(results, media, before)
+    old_tokens = cost_tokens - _saved_from(cut, saved)
+    target, freed_tokens = before, 0
+    for boundary in sorted({index + 1 for index in (*results.saved, *media.saved)}):
+        target = Boundaries(
+            max(before[0] or 0, min(boundary, results.target)), max(before[1] or 0, min(boundary, media.target))
+        )
+        _, saved = _cleared_before(results, media, target)
+        freed_tokens = old_tokens - cost_tokens + _saved_from(cut, saved)
+        if (old_tokens - freed_tokens) * 1_000 <= table.fill * room_tokens:
+            break
+    is_large = old_tokens * 1_000 > table.trigger * room_tokens
     has_moved = is_large and freed_tokens > 0 and freed_tokens >= table.clear_at_least
     after = target if has_moved else before
     contents, saved = _cleared_before(results, media, after)

@@ -63,6 +63,7 @@ class ToolResultsPolicy(PolicyTable):
     trigger: Thousandths = 600
     clear_at_least: Count = 1_000
     exclude: tuple[OwnName, ...] = Field((), strict=False)
+    fill: AddedLater[Thousandths] = 0
 
 
 class MediaPolicy(PolicyTable):
