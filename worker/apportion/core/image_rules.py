@@ -1,13 +1,13 @@
 """Providers' documented rules for the tokens of an image by its width and height in pixels.
 
-- `area`: Anthropic, "Vision" and "Coordinates and bounding boxes" (platform.claude.com, 2026). A token for each
-  28 by 28 pixels. A larger image is scaled down to sides of 2,576 pixels and to 4,784 tokens. These are the
-  limits of Claude 4.7 and later. The limits of earlier models are lower: 1,568 pixels and 1,568 tokens.
-- `tiles`: OpenAI, "Images and vision" (platform.openai.com, 2025), GPT-4o and GPT-4.1. An image is scaled down
-  to 2,048 by 2,048 pixels, then to a shorter side of 768. It costs 85 tokens, and 170 for each 512 by 512 pixels.
-  With `detail: low`, it costs 85.
-- `patches`: the same page, GPT-4.1 mini and similar models. A token for each 32 by 32 pixels. A larger image is
-  scaled down to 1,536 tokens. Multipliers, which differ between models (1.2 to 2.46), are not applied.
+- `area`: Anthropic, "Vision" and "Coordinates and bounding boxes" (platform.claude.com, 2026). A token for
+  each 28 by 28 pixels. A larger image is scaled down to sides of 2,576 pixels and to 4,784 tokens. These are
+  the limits of Claude 4.7 and later. The limits of earlier models are lower: 1,568 pixels and tokens.
+- `tiles`: OpenAI, "Images and vision" (platform.openai.com, 2025), GPT-4o and GPT-4.1. An image is scaled
+  down to 2,048 by 2,048 pixels, then to a shorter side of 768. It costs 85 tokens, and 170 for each 512 by
+  512 pixels. With `detail: low`, it costs 85.
+- `patches`: the same page, GPT-4.1 mini and similar models. A token for each 32 by 32 pixels. A larger image
+  is scaled down to 1,536 tokens. Multipliers, which differ between models (1.2 to 2.46), are not applied.
 """
 
 from bisect import bisect_right

@@ -36,11 +36,10 @@ _REFERENCES = (
     *("s3Location", "id"),
 )
 _MIME_TYPES = ("media_type", "mime_type", "mimeType", "mediaType")
-_BASE64 = re.compile(r"[A-Za-z0-9+/_=\s-]+", re.ASCII)
+_BASE64 = re.compile(r"[ \t\r\n]*(?:[A-Za-z0-9+/_=-]{32,}[ \t\r\n]+)*[A-Za-z0-9+/_=-]*")
+"""Base64 in lines of 32 or more characters; words of a text without punctuation are shorter."""
 _BASE64_CHARACTERS = 1024
-_BASE64_LINE = 32
-"""The least mean length of lines of base64. Words of a text without punctuation are shorter."""
-_DATA_URL = re.compile(r"data:[^,]{0,200};base64,", re.IGNORECASE)
+_DATA_URL = re.compile(r"data:[^,]{0,200};base64,")
 _IMAGE_STARTS = (b"\x89PNG\r\n\x1a\n", b"GIF8", b"RIFF", b"\xff\xd8")
 _HEAD_BYTES = (1 << 12, 1 << 16, 1 << 18)
 """Lengths of the beginning that are decoded in turn. Only a JPEG with large metadata needs the second."""
@@ -125,8 +124,8 @@ def stub_of(block: Mapping[str, Any]) -> dict[str, Any] | None:
 def media_tokens(media: Media, *, image: str | int, document: int, audio: int, unknown_tokens: int) -> int:
     """Return the tokens of a medium.
 
-    `image` is a number of tokens, a rule of `image_rules`, or `auto`: `tiles` for blocks of OpenAI, `area` for
-    others. An image of unknown size costs `unknown_tokens`. With `detail: low`, `tiles` needs no size. A
+    `image` is a number of tokens, a rule of `image_rules`, or `auto`: `tiles` for blocks of OpenAI, `area`
+    for others. An image of unknown size costs `unknown_tokens`. With `detail: low`, `tiles` needs no size. A
     document costs `document` for each page, or once if the number of pages is unknown.
     """
     if media.kind == "document":
@@ -171,9 +170,9 @@ def _without_data(value: Any, depth: int) -> tuple[Any, int]:
 
 
 def _is_data(text: str) -> bool:
-    if len(text) < _BASE64_CHARACTERS or text[:5].lower() == "data:":
+    if len(text) < _BASE64_CHARACTERS or text.startswith("data:"):
         return _DATA_URL.match(text) is not None
-    return _BASE64.fullmatch(text) is not None and len(text.split()) * _BASE64_LINE <= len(text)
+    return _BASE64.fullmatch(text) is not None
 
 
 def _is_stub(block: Mapping[str, Any]) -> bool:
@@ -210,9 +209,9 @@ def _name_and_source(block: Mapping[str, Any]) -> tuple[str, dict[str, Any], Any
 
 def _kind(name: str, fields: Mapping[str, Any], source: Any) -> Kind:
     mime = next((mime for key in _MIME_TYPES if isinstance(mime := fields.get(key), str)), "")
-    if isinstance(source, str) and source[:5].lower() == "data:":
+    if isinstance(source, str) and source.startswith("data:"):
         mime = source[5:100]
-    family = mime.partition("/")[0].lower()
+    family = mime.partition("/")[0]
     if family in ("image", "audio"):
         return cast("Kind", family)
     if family in ("application", "text"):
@@ -251,7 +250,7 @@ def _decoded(source: Any, length: int | None) -> bytes:
     if not isinstance(source, str):
         return b""
     start = 0
-    if source[:5].lower() == "data:":
+    if source.startswith("data:"):
         match = _DATA_URL.match(source)
         if match is None:
             return b""
