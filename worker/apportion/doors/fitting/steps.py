@@ -150,10 +150,10 @@ def fit_steps(call: FitCall) -> Steps:
     count = COUNTERS[composed.tokens.counter].count
     sent, system, tokens = _with_artifacts(call, kept, text, count)
     used_tokens += tokens
-    first = _first_of_assistant(sent)
-    if call.begins_with_user and first is not None and len(kept) < len(call.chat.counted):
-        sent.insert(first, _added(call.chat, OMITTED))
-        used_tokens += count(OMITTED) + OVERHEAD_TOKENS
+    if not sent:
+        text = "the kept messages are blank, which this shape's provider refuses; give a message with a text"
+        raise FitError(ErrorCode.INVALID_VALUE, text, f"$.{call.chat.shape.field}", decision)
+    used_tokens += _open_with_user(call, kept, sent, count)
     assert used_tokens <= call.limit_tokens, "the parts of the limit add up to it"
     messages = [message.message for message in sent]
     return Fitted(
@@ -166,6 +166,19 @@ def fit_steps(call: FitCall) -> Steps:
         decision=decision,
         artifacts_decision=artifacts_decision,
     )
+
+
+def _open_with_user(
+    call: FitCall, kept: Sequence[KeptMessage], sent: list[SentMessage], count: Callable[[str], int]
+) -> int:
+    """Insert a user message if a cut chat would begin with the assistant; return its tokens."""
+    first = _first_of_assistant(sent)
+    sources = {message.source for message in sent} - {None}
+    is_cut = len(kept) < len(call.chat.counted) or len(sources) < len(call.chat.messages)
+    if not call.begins_with_user or first is None or not is_cut:
+        return 0
+    sent.insert(first, _added(call.chat, OMITTED))
+    return count(OMITTED) + OVERHEAD_TOKENS
 
 
 def placed(error: EventError, chat: ShapedChat, request: ContextRequest) -> FitError:
@@ -200,7 +213,8 @@ def _lowered(message: dict[str, Any]) -> dict[str, Any]:
     if calls := message.get("tool_calls"):
         known = [call.get(call["type"], {}) for call in calls]
         functions = [
-            {"name": one["name"], "arguments": one.get("arguments", one.get("input"))} for one in known
+            {"name": called["name"], "arguments": called.get("arguments", called.get("input"))}
+            for called in known
         ]
         kept = [
             {"id": call["id"], "type": "function", "function": function}

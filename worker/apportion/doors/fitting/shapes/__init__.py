@@ -8,7 +8,15 @@ from apportion.doors.fitting.results import FitError
 from apportion.doors.fitting.shapes.ai_sdk import AISDK
 from apportion.doors.fitting.shapes.anthropic import Anthropic
 from apportion.doors.fitting.shapes.converse import Converse
-from apportion.doors.fitting.shapes.form import SYSTEM, Counted, Piece, Shape, ShapedChat, plain, system_field
+from apportion.doors.fitting.shapes.form import (
+    SYSTEM,
+    Counted,
+    ItemPiece,
+    Shape,
+    ShapedChat,
+    plain,
+    system_field,
+)
 from apportion.doors.fitting.shapes.gemini import Gemini
 from apportion.doors.fitting.shapes.langchain import LangChain, is_message
 from apportion.doors.fitting.shapes.openai_chat import OpenAIChat
@@ -52,7 +60,9 @@ def read_chat(given: Any) -> ShapedChat:
     counted = (
         []
         if not system
-        else [Counted({"role": "system", "content": _system_content(shape, plain(system))}, [Piece(SYSTEM)])]
+        else [
+            Counted({"role": "system", "content": _system_content(shape, plain(system))}, [ItemPiece(SYSTEM)])
+        ]
     )
     return ShapedChat(shape, given, messages, [*counted, *shape.read(messages)], system)
 
