@@ -28,7 +28,8 @@ asked_for = st.fixed_dictionaries(
         "budget_tokens": st.integers(1, 160) | st.integers(20, 400) | st.just(TOTAL),
     }
 )
-texts = contents | st.text() | st.text(alphabet=" \t\r\nab")
+borders = "\u0dff\u0e00\u0fff\u1000\u107f\u1080\u109f\u10a0\u177f\u1780\u17ff\u1800a1_ "
+texts = contents | st.text() | st.text(alphabet=borders) | st.text(alphabet=" \t\r\nab")
 
 
 @settings(max_examples=500, deadline=None)

@@ -12,13 +12,17 @@ STOP_WORDS = set(
 SMALL = "abcdefghijklmnopqrstuvwxyz"
 CAPITAL = SMALL.upper()
 DIGITS = "0123456789"
+WITHOUT_SPACES = (  # Thai, Lao, Tibetan and Burmese are neighbours; then Khmer, and East Asia
+    *(("\u0e00", "\u109f"), ("\u1780", "\u17ff")),
+    *(("\u2e80", "\u2fff"), ("\u3040", "\ufdff")),
+)
 
 
 def runs(text: str) -> list[str]:
     found: list[str] = []
     joins = False
     for char in text:
-        alone = "\u2e80" <= char <= "\u2fff" or "\u3040" <= char <= "\ufdff" or char >= "\U00010000"
+        alone = any(first <= char <= last for first, last in WITHOUT_SPACES) or char >= "\U00010000"
         within = char in SMALL + CAPITAL + DIGITS + "_" or "\u00c0" <= char <= "\u1fff"
         if alone or (within and not joins):
             found.append(char)
