@@ -23,7 +23,7 @@ def runs(text: str) -> list[str]:
     joins = False
     for char in text:
         alone = any(first <= char <= last for first, last in WITHOUT_SPACES) or char >= "\U00010000"
-        within = char in SMALL + CAPITAL + DIGITS + "_" or "\u00c0" <= char <= "\u1fff"
+        within = not alone and (char in SMALL + CAPITAL + DIGITS + "_" or "\u00c0" <= char <= "\u1fff")
         if alone or (within and not joins):
             found.append(char)
         elif within:

@@ -2,10 +2,12 @@
 
 A run is a longest sequence of ASCII letters, digits, underscores and U+00C0 to U+1FFF, or one character of a
 script that is written without spaces. Of U+00C0 to U+1FFF, these scripts are Thai, Lao and Tibetan (U+0E00 to
-U+0FFF), Burmese (U+1000 to U+109F) and Khmer (U+1780 to U+17FF). A run is split into parts at changes of case, digits and underscores.
-Each part is a term, unless it is a single ASCII character or a stop word. ASCII letters become lower case. A
-part of four or more bytes loses its final `s`, unless it ends in `ss`. A run of several parts has one more
-term: all parts joined. Terms are the same on every machine.
+U+0FFF), Burmese (U+1000 to U+109F) and Khmer (U+1780 to U+17FF).
+
+A run is split into parts at changes of case, digits and underscores. Each part is a term, unless it is a
+single ASCII character or a stop word. ASCII letters become lower case. A part of four or more bytes loses its
+final `s`, unless it ends in `ss`. A run of several parts has one more term: all parts joined. Terms are the
+same on every machine.
 
 Texts are read in UTF-8, by tables over pairs of neighbouring bytes. So the time depends only on the length
 of a text.
@@ -61,7 +63,7 @@ _FIRST_OTHER, _FIRST_ALONE = 0xC3, 0xE2
 _SEPARATING = ((0xE2, 0x80, 0xB9), (0xE3, 0x80, 0x80), (0xEF, 0xB8, 0xBF))
 """Separators: first byte, and range of the second: U+2000 to 2E7F, U+3000 to 303F, U+FE00 to FFFF."""
 _WITHOUT_SPACES = ((0xE0, 0xB880, 0xBFBF), (0xE1, 0x8080, 0x829F), (0xE1, 0x9E80, 0x9FBF))
-"""`_ALONE` below U+2000: first byte, and range of the second and third byte: U+0E00 to 109F, U+1780 to 17FF."""
+"""Whole runs: first byte, and range of the second and third byte: U+0E00 to 109F, U+1780 to 17FF."""
 
 
 def _class_of(byte: int) -> int:
