@@ -28,7 +28,11 @@ asked_for = st.fixed_dictionaries(
         "budget_tokens": st.integers(1, 160) | st.integers(20, 400) | st.just(TOTAL),
     }
 )
-texts = contents | st.text() | st.text(alphabet=" \t\r\nab")
+borders = "\u0dff\u0e00\u0fff\u1000\u107f\u1080\u109f\u10a0\u177f\u1780\u17ff\u1800a1_ "
+rows = st.lists(
+    st.sampled_from(["| a | jobs |", "|-|:-:|", "|---|---|\r", "--|", "-", "job v2 漢"]), min_size=1
+)
+texts = contents | rows.map("\n".join) | st.text() | st.text(alphabet=borders) | st.text(alphabet=" \t\r\nab")
 
 
 @settings(max_examples=500, deadline=None)
@@ -38,12 +42,15 @@ def test_the_terms_of_a_text_match_the_definition(text: str) -> None:
 
 
 @settings(max_examples=500, deadline=None)
-@given(texts.filter(bool), st.integers(1, 60) | st.just(0))
-def test_the_passages_of_a_content_match_the_definition(content: str, most: int) -> None:
-    found = passages_of(content, most)
-    lines, offsets = found.lines(content), found.offsets
-    assert list(itertools.pairwise(lines)) == query_rules.passages(content, most)
+@given(texts.filter(bool), st.integers(1, 60) | st.just(0), st.integers(0, 60))
+def test_the_passages_of_a_content_match_the_definition(content: str, most: int, more: int) -> None:
+    found = passages_of(content, most, most + more)
+    offsets = found.offsets
+    assert list(itertools.pairwise(offsets)) == query_rules.passages(content, most, most + more)
+    assert found.header == query_rules.header_of(content, most)
+    lines = found.lines(content)
     assert [content[:end].count("\n") for end in offsets[:-1]] == list(lines[:-1])
+    assert lines[-1] == len(query_rules.lines_of(content))
 
 
 @settings(max_examples=500, deadline=None)

@@ -18,8 +18,18 @@ _lines = st.builds(
     st.sampled_from(["\n", "\n", "\n\n", "\n\n", "\n \t\r\n", "\r\n", "\r"]),
 )
 _long = st.lists(_lines, min_size=8, max_size=30).map("".join)
+_rows = st.lists(
+    st.lists(st.sampled_from([*WORDS, "|", " "]), min_size=1, max_size=40).map(" ".join),
+    min_size=2,
+    max_size=30,
+)
+unspaced = st.builds(
+    lambda header, rows: header + "\n".join(rows), st.sampled_from(["", "| jobs | n |\n|---|:--|\n"]), _rows
+)
+"""Contents without blank lines, with long and short lines; some are tables."""
 contents = (
     _long
+    | unspaced
     | st.lists(_lines, max_size=8).map("".join)
     | st.sampled_from(["", "\n", "jobs", "jobs\n", "\n\n\n", "\r\r", "\0", "x" * 300, "jobs\n" * 60])
     | st.text(max_size=30).map(lambda text: text.encode("utf-8", "replace").decode())

@@ -5,6 +5,7 @@ It uses the rules of lanes (`lanes_model`) and the definitions of terms and pass
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 from apportion.core.shrink import SHRINK_BY_KIND, Shrunk
@@ -24,11 +25,12 @@ class Unit(RankedCandidate):
     is_cut: bool = False
     lexical: int | None = None
     kept: Sequence[int] = ()
+    header: int = 0
 
     def excerpt(self, number: int) -> str:
         """Return the text of the best of its chosen passages."""
         kept = [self.passages[passage] for passage in self.kept[:number]]
-        return query_rules.shown(self.whole["content"], kept)
+        return query_rules.shown(self.whole["content"], kept, self.header)
 
     @property
     def is_excerpt(self) -> bool:
@@ -37,13 +39,8 @@ class Unit(RankedCandidate):
     def shown_lines(self) -> list[list[int]]:
         """Return the ranges of lines that its form shows."""
         number = next(n for n in range(len(self.kept), 0, -1) if self.excerpt(n) == self.form.text)
-        ranges: list[list[int]] = []
-        for first, end in sorted(self.passages[passage] for passage in self.kept[:number]):
-            if ranges and ranges[-1][1] == first:
-                ranges[-1][1] = end
-            else:
-                ranges.append([first + 1, end])
-        return ranges
+        kept = [self.passages[passage] for passage in self.kept[:number]]
+        return query_rules.shown_lines(self.whole["content"], kept, self.header)
 
 
 class QueryModel(Model):
@@ -62,15 +59,20 @@ class QueryModel(Model):
     def rank(self, raw_candidates: Sequence[Mapping[str, Any]]) -> list[RankedCandidate]:
         without = super().rank(raw_candidates)
         free = [candidate for candidate in without if candidate.reason is None]
-        cuts = [self.passages(candidate) for candidate in free]
+        left = self.limit - sum(candidate.cost for candidate in free if candidate.protected)
+        sizes = [self.sizes(candidate, left) for candidate in free]
+        cuts = [
+            query_rules.passages(candidate.raw["content"], *size)
+            for candidate, size in zip(free, sizes, strict=True)
+        ]
         texts = [
-            ["\n".join(query_rules.lines_of(candidate.raw["content"])[first:end]) for first, end in pieces]
+            [candidate.raw["content"][first:end].removesuffix("\n") for first, end in pieces]
             for candidate, pieces in zip(free, cuts, strict=True)
         ]
         shares, self.match = query_rules.relevances(self.query, texts, [candidate.raw for candidate in free])
         silent = not any(map(any, shares))
         units: list[RankedCandidate] = []
-        for candidate, pieces, text, own in zip(free, cuts, texts, shares, strict=True):
+        for candidate, (most, _), pieces, text, own in zip(free, sizes, cuts, texts, shares, strict=True):
             is_cut = len(pieces) > 1 and any(own)
             for passage in range(len(pieces) if is_cut else 1):
                 x = own[passage] if is_cut or len(pieces) == 1 else 0
@@ -81,6 +83,7 @@ class QueryModel(Model):
                     score = score if x else 0
                 unit = Unit(raw, score, candidate.constraint, candidate.protected, None, whole=candidate.raw)
                 unit.passages, unit.passage, unit.is_cut, unit.lexical = pieces, passage, is_cut, max(own)
+                unit.header = query_rules.header_of(candidate.raw["content"], most)
                 unit.cost = self.count(text[passage]) + 8 if is_cut else candidate.cost
                 units.append(unit)
         order = list(self.lanes)
@@ -95,11 +98,28 @@ class QueryModel(Model):
                 candidate.passage if isinstance(candidate, Unit) else 0,
             )
         )
+        best: set[str] = set()
+        for unit in ranked:
+            if isinstance(unit, Unit) and unit.id not in best:
+                best.add(unit.id)
+                if unit.is_cut and unit.header and unit.passage:
+                    unit.cost += self.count(unit.whole["content"][: unit.header])
         return ranked
 
-    def passages(self, candidate: RankedCandidate) -> list[tuple[int, int]]:
-        is_whole = candidate.protected or SHRINK_BY_KIND[candidate.raw["kind"]] == "never"
-        return query_rules.passages(candidate.raw["content"], 0 if is_whole else self.most)
+    def sizes(self, candidate: RankedCandidate, left: int) -> tuple[int, int]:
+        """Return the most characters of a passage, and of a line that is not cut."""
+        content = candidate.raw["content"]
+        if candidate.protected or SHRINK_BY_KIND[candidate.raw["kind"]] == "never":
+            return 0, 0
+        room = min(left, self.lanes[candidate.lane]["max_tokens"])
+        if len(content) >= self.most:
+            room -= 8
+        room = max(0, room)
+        tokens = Fraction(self.count(content), len(content))  # of a character
+        if query_rules.has_blank_lines(content) or tokens * min(len(content), self.most) <= room:
+            return self.most, self.most
+        quarter = min(self.most, max(1, room / tokens // 4))
+        return int(quarter), int(min(self.most, 4 * quarter))
 
     def relevance(self, raw: Mapping[str, Any], x: int, *, silent: bool) -> int:
         own = thousandths(raw["relevance"]) if "relevance" in raw else None

@@ -12,14 +12,18 @@ STOP_WORDS = set(
 SMALL = "abcdefghijklmnopqrstuvwxyz"
 CAPITAL = SMALL.upper()
 DIGITS = "0123456789"
+WITHOUT_SPACES = (  # Thai, Lao, Tibetan and Burmese are neighbours; then Khmer, and East Asia
+    *(("\u0e00", "\u109f"), ("\u1780", "\u17ff")),
+    *(("\u2e80", "\u2fff"), ("\u3040", "\ufdff")),
+)
 
 
 def runs(text: str) -> list[str]:
     found: list[str] = []
     joins = False
     for char in text:
-        alone = "\u2e80" <= char <= "\u2fff" or "\u3040" <= char <= "\ufdff" or char >= "\U00010000"
-        within = char in SMALL + CAPITAL + DIGITS + "_" or "\u00c0" <= char <= "\u1fff"
+        alone = any(first <= char <= last for first, last in WITHOUT_SPACES) or char >= "\U00010000"
+        within = not alone and (char in SMALL + CAPITAL + DIGITS + "_" or "\u00c0" <= char <= "\u1fff")
         if alone or (within and not joins):
             found.append(char)
         elif within:
@@ -79,22 +83,70 @@ def level(line: str) -> int:
     return sum(4 if char == "\t" else 1 for char in indent)
 
 
-def passages(content: str, most: int) -> list[tuple[int, int]]:
-    """Return the first line of each passage, from 0, and the line behind its last."""
+def passages(content: str, most: int, line_most: int | None = None) -> list[tuple[int, int]]:
+    """Return the offsets of the first character of each passage, and behind its last."""
+    whole = content if content.endswith("\n") else content + "\n"
     lines = lines_of(content)
-    pieces = cut(lines, 0, len(lines), most) if most else [(0, len(lines))]
-    return joined(lines, pieces) if size_of(lines) < 32 * len(pieces) else pieces
+    if not most or len(whole) <= most:
+        return [(0, len(content))]
+    ends = list(itertools.accumulate((len(line) + 1 for line in lines), initial=0))
+    pieces = [(ends[first], ends[end]) for first, end in cut(lines, 0, len(lines), most)]
+    if not has_blank_lines(content):
+        longest = most if line_most is None else line_most
+        pieces = [
+            (first + begin, first + end)
+            for first, last in pieces
+            for begin, end in (
+                cut_line(whole[first:last], most) if last - first > longest else [(0, last - first)]
+            )
+        ]
+    if len(whole) < 32 * len(pieces):
+        pieces = joined(pieces)
+    return [*pieces[:-1], (pieces[-1][0], len(content))]
+
+
+def has_blank_lines(content: str) -> bool:
+    lines = lines_of(content)
+    filled = [at for at, line in enumerate(lines) if not is_blank(line)]
+    return bool(filled) and filled != list(range(filled[0], filled[-1] + 1))
+
+
+def cut_line(line: str, most: int) -> list[tuple[int, int]]:
+    """Return the pieces of a line; no run of several characters is in two."""
+    found, begin = [], 0
+    while len(line) - begin > most:
+        after = [at for at in range(begin + 1, len(line) + 1) if len(runs(f"a{line[at - 1]}a")) != 1]
+        spaces = [at for at in after if line[at - 1] == " " and most // 2 < at - begin <= most]
+        near = [at for at in after if at - begin <= most]
+        end = max(spaces or near or after[:1])
+        if end >= len(line) - 1:
+            break
+        found.append((begin, end))
+        begin = end
+    return [*found, (begin, len(line))]
+
+
+def header_of(content: str, most: int) -> int:
+    """Return the end of a table's two first lines, or 0."""
+    if not most or len(content) + (not content.endswith("\n")) <= most or has_blank_lines(content):
+        return 0
+    names, *below = (content + "\n").split("\n")[: 2 if content.count("\n") > 1 else 1]
+    if not below or "|" not in names or not {"|", "-"} <= set(below[0]):
+        return 0
+    end = len(names) + len(below[0]) + 2
+    is_rule = set(below[0].removesuffix("\r")) <= set(" \t|:-")
+    return end if is_rule and end <= most else 0
 
 
 def size_of(lines: Sequence[str]) -> int:
     return sum(len(line) + 1 for line in lines)
 
 
-def joined(lines: Sequence[str], pieces: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def joined(pieces: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return the pieces, neighbours in one as long as that has at most 64 characters."""
     found = [pieces[0]]
     for first, end in pieces[1:]:
-        if size_of(lines[found[-1][0] : end]) <= 64:
+        if end - found[-1][0] <= 64:
             found[-1] = found[-1][0], end
         else:
             found.append((first, end))
@@ -117,21 +169,51 @@ def cut(lines: Sequence[str], first: int, end: int, most: int) -> list[tuple[int
     return [*pieces, (begin, end)]
 
 
-def shown(content: str, kept: Iterable[tuple[int, int]]) -> str:
+def shown(content: str, kept: Iterable[tuple[int, int]], header: int = 0) -> str:
     """Return the text of some passages, with a line for each range that is left out."""
-    lines, stand = lines_of(content), {at for first, end in kept for at in range(first, end)}
     out: list[str] = []
-    omitted = 0
-    for at in range(len(lines) + 1):
-        if at < len(lines) and at not in stand:
-            omitted += 1
-            continue
-        if omitted:
-            out.append(f"[... {omitted} line{'s' if omitted > 1 else ''} omitted]")
-            omitted = 0
-        if at < len(lines):
-            out.append(lines[at])
+    before = 0
+    for first, end in [*shown_ranges(kept, header), (len(content), len(content))]:
+        if left_out := content[before:first]:
+            whole_lines = (before == 0 or content[before - 1] == "\n") and (
+                first == len(content) or content[first - 1] == "\n"
+            )
+            number, noun = (len(lines_of(left_out)), "line") if whole_lines else (len(left_out), "character")
+            out.append(f"[... {number} {noun}{'s' if number > 1 else ''} omitted]")
+        if first < len(content):
+            out.append(content[first:end].removesuffix("\n"))
+        before = end
     return "\n".join(out)
+
+
+def shown_ranges(kept: Iterable[tuple[int, int]], header: int) -> list[tuple[int, int]]:
+    """Return the ranges of characters that are shown, neighbours in one; a header is one of its own."""
+    pieces = sorted(kept)
+    ranges = [(0, header)] if header and pieces[0][0] else []
+    for first, end in pieces:
+        if ranges and ranges[-1][1] == first and ranges[-1] != (0, header):
+            ranges[-1] = ranges[-1][0], end
+        else:
+            ranges.append((first, end))
+    return ranges
+
+
+def shown_lines(content: str, kept: Iterable[tuple[int, int]], header: int) -> list[list[int]]:
+    """Return the ranges of lines, from 1, of which anything is shown; neighbours are one range."""
+    numbers = sorted(
+        {
+            content.count("\n", 0, at) + 1
+            for first, end in shown_ranges(kept, header)
+            for at in range(first, end)
+        }
+    )
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and ranges[-1][1] + 1 == number:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return ranges
 
 
 @cache

@@ -42,8 +42,8 @@ TASK: Task[Any, Any] = Task(
     candidates=(prepared("a"), prepared("b")),
     own=SESSION,
     count_contents=lambda those: [len(one.content) for one in those],
-    terms_of_contents=lambda candidates, most: read_contents(
-        [candidate.content for candidate in candidates], most
+    terms_of_contents=lambda candidates, most, line_most: read_contents(
+        [candidate.content for candidate in candidates], most, line_most
     ),
     overlap_of=lambda those, _: Overlap([() for _ in those], range(len(those)), {}),
 )

@@ -141,7 +141,10 @@ def _task(accepted: Accepted, counter: TokenCounter, memory: Memory) -> Task[Pol
 
 
 def _terms_of_contents(
-    memory: Memory, candidates: Sequence[Prepared], passage_characters: Sequence[int]
+    memory: Memory,
+    candidates: Sequence[Prepared],
+    passage_characters: Sequence[int],
+    line_characters: Sequence[int],
 ) -> list[ContentTerms]:
     from apportion.core.query.reading import read_contents  # noqa: PLC0415 - loads numpy, which most requests never need
 
@@ -149,11 +152,13 @@ def _terms_of_contents(
 
     def make(indices: Sequence[int]) -> list[ContentTerms]:
         return read_contents(
-            [contents[index] for index in indices], [passage_characters[index] for index in indices]
+            [contents[index] for index in indices],
+            [passage_characters[index] for index in indices],
+            [line_characters[index] for index in indices],
         )
 
-    both = zip(candidates, passage_characters, strict=True)
-    keys = [f"{candidate.facts.content} {characters}" for candidate, characters in both]
+    sizes = zip(candidates, passage_characters, line_characters, strict=True)
+    keys = [f"{candidate.facts.content} {characters} {line}" for candidate, characters, line in sizes]
     return memory.terms.get_all(keys, contents, make)
 
 

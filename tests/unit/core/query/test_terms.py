@@ -19,6 +19,10 @@ from apportion.core.query.terms import occurring_terms, read_terms, terms_of
         ("A a 1 é", ["é"]),
         ("Éclairs ÉS", ["É", "clair", "Éclairs", "És"]),
         ("漢字", ["漢", "字"]),
+        ("ไส้", ["ไ", "ส", "\u0e49"]),
+        ("xລາ1", ["ລ", "າ"]),
+        ("ཀ་ခ\u109fក", ["ཀ", "་", "ခ", "\u109f", "ក"]),
+        ("\u0dffé\u10a0 \u177f\u1800", ["\u0dffé\u10a0", "\u177f\u1800"]),
         ("a\U0001f600b", ["\U0001f600"]),
     ],
 )

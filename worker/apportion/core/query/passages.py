@@ -5,6 +5,11 @@ characters, with a tab as four. A range of more than `most` characters is cut at
 level, and the pieces are cut again. A range without a start inside is cut from the top into pieces of as many
 whole lines as fit, at least one. An LF counts as a character; the last line counts with an LF, too.
 
+A content without a blank line inside is cut from the top. A line in it of more than `line_most` characters is
+cut, too: into pieces of at most `most` characters, at the last space of the second half, else behind the last
+character that cannot be part of a longer run (see `terms`). A run is never cut. If such a content begins with
+a Markdown table's header of at most `most` characters, the header is shown with each passage.
+
 If passages have fewer than 32 characters on average, neighbours are joined. From the top, each joined passage
 takes as many as have at most 64 characters together, at least one. So a content has at most one passage for
 every 32 characters.
@@ -21,6 +26,10 @@ from msgspec import Struct
 _GAP = re.compile(r"(\n[ \t\r]*\n[ \t\r\n]*)")
 """The end of a line, the blank lines after it, and the blanks that begin the next line."""
 _BLANKS = " \t\r"
+_BETWEEN_RUNS = re.compile("[^0-9A-Za-z_\u00c0-\u0dff\u10a0-\u177f\u1800-\u1fff]")
+"""A character that cannot be part of a run of several characters."""
+_BELOW_HEADER = re.compile(r"[ \t|:-]+\r?")
+"""The line below the column names of a Markdown table; it has a hyphen and a vertical bar."""
 _CONTENT_BYTES = 800
 _PASSAGE_BYTES = 120
 _TAB_LEVELS = 4
@@ -35,6 +44,8 @@ class Passages(Struct, frozen=True, gc=False):
     """
 
     offsets: tuple[int, ...]
+    header: int = 0
+    """The offset behind the table's header, which is part of passage 0; 0 if there is none."""
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -68,12 +79,66 @@ class ContentTerms(Struct, frozen=True, gc=False):
         return _CONTENT_BYTES + _PASSAGE_BYTES * len(self.passages) + len(self.entries) + len(self.plain)
 
 
-def passages_of(content: str, most: int) -> Passages:
-    """Return the passages of a content of at least one character; `most` 0: a single passage."""
+def has_blank_lines(content: str) -> bool:
+    """Return whether a blank line is between two lines that are not blank."""
+    return _GAP.search(content.strip(_BLANKS + "\n")) is not None
+
+
+def passages_of(content: str, most: int, line_most: int = 0) -> Passages:
+    """Return the passages of a content of at least one character; `most` 0: a single passage.
+
+    `line_most` is `most` by default, and never less.
+    """
     length = len(content)
     if not most or length + (content[-1] != "\n") <= most:
         return Passages((0, length))
-    return Passages((*_cut(content, most), length))
+    if has_blank_lines(content):
+        return Passages((*_cut(content, most), length))
+    header = _header_end(content)
+    return Passages((*_cut_lines(content, most, line_most or most), length), header if header <= most else 0)
+
+
+def _header_end(content: str) -> int:
+    """Return the offset behind the two lines of a Markdown table's header; 0 if there is none."""
+    middle = content.find("\n") + 1
+    end = content.find("\n", middle) + 1
+    below = content[middle:end].removesuffix("\n")
+    is_header = "|" in content[:middle] and "|" in below and "-" in below and _BELOW_HEADER.fullmatch(below)
+    return end if is_header else 0
+
+
+def _cut_lines(content: str, most: int, line_most: int) -> list[int]:
+    """Return the offsets of the passages of a content without blank lines."""
+    end_of_all = len(content) + (not content.endswith("\n"))
+    cuts = _by_lines(content, 0, end_of_all, most)
+    pieces = [
+        offset
+        for begin, end in pairwise([*cuts, end_of_all])
+        for offset in ([begin] if end - begin <= line_most else _by_words(content, begin, end, most))
+    ]
+    return _bounded(pieces, end_of_all)
+
+
+def _by_words(content: str, begin: int, end: int, most: int) -> list[int]:
+    """Return the offsets at which a line is cut, its beginning included."""
+    cuts = [begin]
+    while end - begin > most:
+        begin_next = content.rfind(" ", begin + most // 2, begin + most) + 1
+        if not begin_next:
+            found = _BETWEEN_RUNS.search(content[begin : begin + most][::-1])
+            begin_next = begin + most - found.start() if found else 0
+        if not begin_next:
+            found = _BETWEEN_RUNS.search(content, begin + most, end)
+            begin_next = found.end() if found else end
+        if begin_next >= end - 1:
+            break
+        begin = begin_next
+        cuts.append(begin)
+    return cuts
+
+
+def _bounded(cuts: list[int], end: int) -> list[int]:
+    return _joined(cuts, end) if len(cuts) * AVERAGE_MIN_CHARACTERS > end else cuts
 
 
 def _cut(content: str, most: int) -> list[int]:
@@ -101,7 +166,7 @@ def _cut(content: str, most: int) -> list[int]:
             if size > most
         ]
     cuts.sort()
-    return _joined(cuts, end_of_all) if len(cuts) * AVERAGE_MIN_CHARACTERS > end_of_all else cuts
+    return _bounded(cuts, end_of_all)
 
 
 def _starts(content: str) -> tuple[list[int], list[int]]:

@@ -8,14 +8,18 @@ from apportion.core.query.passages import ContentTerms, Passages, passages_of
 from apportion.core.query.terms import ENTRY, read_terms
 
 
-def read_contents(contents: Sequence[str], passage_characters: Sequence[int]) -> list[ContentTerms]:
+def read_contents(
+    contents: Sequence[str], passage_characters: Sequence[int], line_characters: Sequence[int] | None = None
+) -> list[ContentTerms]:
     """Return the terms of contents, none empty, in passages of at most these sizes (0: one passage).
+
+    Lines of more than `line_characters` are cut; by default that is the size of the passages.
 
     The time is linear in their length. Ten thousand small contents take as long as a large one.
     """
     if not contents:
         return []
-    passages = list(map(passages_of, contents, passage_characters))
+    passages = list(map(passages_of, contents, passage_characters, line_characters or passage_characters))
     # so each passage ends with an LF
     texts = [content.encode() if content[-1] == "\n" else content.encode() + b"\n" for content in contents]
     bounds, firsts = [0], [0]

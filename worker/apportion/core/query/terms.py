@@ -1,10 +1,13 @@
 """Terms of a text: the words by which a query and a passage are compared.
 
 A run is a longest sequence of ASCII letters, digits, underscores and U+00C0 to U+1FFF, or one character of a
-script that is written without spaces. A run is split into parts at changes of case, digits and underscores.
-Each part is a term, unless it is a single ASCII character or a stop word. ASCII letters become lower case. A
-part of four or more bytes loses its final `s`, unless it ends in `ss`. A run of several parts has one more
-term: all parts joined. Terms are the same on every machine.
+script that is written without spaces. Of U+00C0 to U+1FFF, these scripts are Thai, Lao and Tibetan (U+0E00 to
+U+0FFF), Burmese (U+1000 to U+109F) and Khmer (U+1780 to U+17FF).
+
+A run is split into parts at changes of case, digits and underscores. Each part is a term, unless it is a
+single ASCII character or a stop word. ASCII letters become lower case. A part of four or more bytes loses its
+final `s`, unless it ends in `ss`. A run of several parts has one more term: all parts joined. Terms are the
+same on every machine.
 
 Texts are read in UTF-8, by tables over pairs of neighbouring bytes. So the time depends only on the length
 of a text.
@@ -59,10 +62,15 @@ _FIRST_OTHER, _FIRST_ALONE = 0xC3, 0xE2
 """The first bytes of U+00C0 and of U+2000. The characters U+0080 to U+00BF are separators."""
 _SEPARATING = ((0xE2, 0x80, 0xB9), (0xE3, 0x80, 0x80), (0xEF, 0xB8, 0xBF))
 """Separators: first byte, and range of the second: U+2000 to 2E7F, U+3000 to 303F, U+FE00 to FFFF."""
+_WITHOUT_SPACES = ((0xE0, 0xB880, 0xBFBF), (0xE1, 0x8080, 0x829F), (0xE1, 0x9E80, 0x9FBF))
+"""Whole runs: first byte, and range of the second and third byte: U+0E00 to 109F, U+1780 to 17FF."""
 
 
 def _class_of(byte: int) -> int:
-    """Return the class of the first byte of a character; `_SEPARATING` has exceptions."""
+    """Return the class of the first byte of a character.
+
+    `_SEPARATING` and `_WITHOUT_SPACES` have exceptions.
+    """
     if byte < _NOT_ASCII:
         for class_, letters in ((_SMALL, ascii_lowercase), (_CAPITAL, ascii_uppercase), (_DIGIT, digits)):
             if chr(byte) in letters:
@@ -176,6 +184,10 @@ def _with_characters(text: bytes, classes: NDArray[np.uint8]) -> NDArray[np.uint
         first = np.flatnonzero(signs == lead)
         seconds = signs[first + 1]
         classes[first[(seconds >= least) & (seconds <= most)]] = _SEPARATOR
+    for lead, least, most in _WITHOUT_SPACES:
+        first = np.flatnonzero(signs == lead)
+        rest = signs[first + 1].astype(np.uint16) << 8 | signs[first + 2]
+        classes[first[(rest >= least) & (rest <= most)]] = _ALONE
     follows = (signs & _LEAD_BITS) == _NOT_ASCII
     copied = np.uint8(_TAIL) * follows[1:]
     for _ in range(_FOLLOWING_MAX):  # further bytes of a character have class 0 so far

@@ -1,7 +1,8 @@
 """Units of a selection under a query: passages and whole candidates.
 
 A candidate with several passages competes passage by passage if a passage is relevant. Every other candidate
-competes whole. After the selection, the units of a candidate become one verdict again: the verdict
+competes whole. If a content has no blank lines, and the room is smaller than its passages, they are smaller,
+down to single lines. After the selection, the units of a candidate become one verdict again: the verdict
 of its best unit, selected if any unit is selected.
 """
 
@@ -14,7 +15,7 @@ from msgspec.structs import asdict, replace
 
 from apportion.core.digests import text_digest
 from apportion.core.events import Opt
-from apportion.core.query.passages import ContentTerms
+from apportion.core.query.passages import ContentTerms, has_blank_lines
 from apportion.core.results import Fidelity, QueryMatch
 from apportion.core.shrink import ShrinkStrategy
 from apportion.core.strategies.lanes.excerpt import ExcerptForms
@@ -30,6 +31,10 @@ if TYPE_CHECKING:  # numpy, which requests without a query never need
 
 MARKER_TOKENS = 8
 """The extra tokens that a passage is charged, for the markers of omitted lines."""
+_PARTS_OF_ROOM = 4
+"""The number of passages that fit into a small room."""
+_BYTES_MAX = 4
+"""The most bytes of a character."""
 _NO_PARTS = (0,) * len(SCORE_PARTS)
 _NO_PATH = "\0"
 """The prefix of a candidate's home (see `query.relevance`) if it has no path; no path has this character."""
@@ -105,7 +110,7 @@ def compete(task: LanesTask, ranked: list[Artifact], lanes: Mapping[str, Lane]) 
     if terms is UNSET:
         set_costs(offered, task.count_contents)
         return None
-    contents = _contents(task, [artifact.prepared for artifact in offered])
+    contents = _contents(task, offered)
     found = _relevances(offered, contents, terms)
     match = QueryMatch(found.terms, found.matched, found.passages)
     cut: dict[str, CutCandidate] = {}
@@ -128,10 +133,22 @@ def compete(task: LanesTask, ranked: list[Artifact], lanes: Mapping[str, Lane]) 
             )
         )
     set_costs([artifact for artifact in ranked if artifact.bound is None], task.count_contents)
-    for artifact in ranked:
-        if _passage_of(artifact) is not None:
-            artifact.cost += MARKER_TOKENS
+    _charge_markers(ranked, cut, task)
     return Competition(ranked, cut, match)
+
+
+def _charge_markers(ranked: Sequence[Artifact], cut: Mapping[str, CutCandidate], task: LanesTask) -> None:
+    """Add the markers to the cost of each passage, and a table's header to the best passage without it."""
+    charged: set[str] = set()
+    for artifact in ranked:
+        passage = _passage_of(artifact)
+        if passage is None:
+            continue
+        artifact.cost += MARKER_TOKENS
+        header = cut[artifact.id].terms.passages.header
+        if header and passage and artifact.id not in charged:
+            artifact.cost += task.counter.count(cut[artifact.id].artifact.prepared.content[:header])
+        charged.add(artifact.id)
 
 
 def _passage_of(artifact: Artifact) -> int | None:
@@ -140,17 +157,44 @@ def _passage_of(artifact: Artifact) -> int | None:
     return unit.passage if isinstance(unit, Unit) else None
 
 
-def _contents(task: LanesTask, offered: Sequence[Prepared]) -> list[ContentTerms]:
+def _contents(task: LanesTask, offered: Sequence[Artifact]) -> list[ContentTerms]:
     """Return the terms of each candidate by passage.
 
     A protected or never shrunk candidate is one passage. With `[prefix]`, every candidate is.
     """
     policy = task.policy
     characters = 0 if policy.prefix.weight else policy.query.passage_characters
-    is_whole = [
-        prepared.protected or policy.shrink_of(prepared) is ShrinkStrategy.NEVER for prepared in offered
+    prepared = [artifact.prepared for artifact in offered]
+    is_whole = [each.protected or policy.shrink_of(each) is ShrinkStrategy.NEVER for each in prepared]
+    protected = [artifact for artifact in offered if artifact.prepared.protected]
+    set_costs(protected, task.count_contents)
+    left_tokens = task.limit_tokens - sum([artifact.cost for artifact in protected])
+    sizes = [
+        (0, 0) if whole or not characters else _sizes(task, artifact, characters, left_tokens)
+        for artifact, whole in zip(offered, is_whole, strict=True)
     ]
-    return task.terms_of_contents(offered, [0 if whole else characters for whole in is_whole])
+    return task.terms_of_contents(prepared, [most for most, _ in sizes], [line for _, line in sizes])
+
+
+def _sizes(task: LanesTask, artifact: Artifact, characters: int, left_tokens: int) -> tuple[int, int]:
+    """Return the most characters of a passage, and of a line that is not cut.
+
+    If a passage of average density does not fit, passages have a quarter of the characters that fit, and
+    lines up to four quarters are not cut.
+    """
+    content = artifact.content
+    room_tokens = max(0, min(left_tokens, artifact.lane.ceiling))
+    length, size = len(content), min(characters, len(content))
+    if size == characters:
+        room_tokens = max(0, room_tokens - MARKER_TOKENS)
+    # no counter gives more tokens than bytes
+    if _BYTES_MAX * size <= room_tokens or has_blank_lines(content):
+        return characters, characters
+    [tokens] = task.count_contents([artifact.prepared])
+    if tokens * size <= room_tokens * length:
+        return characters, characters
+    most = min(characters, max(1, room_tokens * length // (_PARTS_OF_ROOM * tokens)))
+    return most, min(characters, _PARTS_OF_ROOM * most)
 
 
 def _relevances(

@@ -1,0 +1,47 @@
+"""Relevance of artifacts as numbers from 0 to 1."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from apportion.doors.fitting.artifacts import with_relevance
+from apportion.doors.fitting.results import FitError
+
+
+def mapped(*numbers: Any) -> tuple[list[Any], bool]:
+    artifacts, is_mapped = with_relevance([{"content": "x", "relevance": number} for number in numbers])
+    return [artifact["relevance"] for artifact in artifacts], is_mapped
+
+
+@pytest.mark.parametrize(
+    ("given", "values", "is_mapped"),
+    [
+        ((0, 0.25, 1), [0, 0.25, 1], False),
+        ((np.float32(0.5), np.int64(1)), [0.5, 1], False),
+        ((-3.5, 12, 0.4), [0, 1, 0.5], True),
+        ((7, 7, 2, -1), [1, 1, 0.5, 0], True),
+        ((9,), [1], True),
+        ((1, 2, 3, 4), [0, 0.333, 0.666, 1], True),
+    ],
+)
+def test_numbers_outside_of_0_to_1_are_mapped_by_rank(
+    given: tuple[Any, ...],
+    values: list[float],
+    is_mapped: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    assert mapped(*given) == (values, is_mapped)
+
+
+def test_an_artifact_without_relevance_stays_without_it() -> None:
+    assert with_relevance([{"content": "x"}, {"relevance": 5}]) == (
+        [{"content": "x"}, {"relevance": 1}],
+        True,
+    )
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), "0.5", True, [1], 10**400])
+def test_other_values_are_refused(wrong: Any) -> None:
+    with pytest.raises(FitError) as refused:
+        mapped(0.5, wrong)
+    assert refused.value.pointer == "$.artifacts[1].relevance"
