@@ -4,8 +4,8 @@ python -m benchmarks.fitting
 python -m benchmarks.fitting --limit 32000 --turns 100 --chat chat.json
 
 Chats are simulated with the sizes of recorded logs (`benchmarks.value.logs`), or read from a JSON file. The
-file has a list in OpenAI's shape, or a body in Anthropic's. `fit` is called before each answer, in one session.
-Figures begin with the first turn that does not fit whole.
+file has a list in OpenAI's shape, or a body in Anthropic's. `fit` is called before each answer.
+A chat is one session. Figures begin with the first turn that does not fit whole.
 """
 
 import json
