@@ -16,6 +16,7 @@ _NOUNS = (
 )
 _VERBS = ("load", "merge", "split", "apply", "check", "count", "drop", "find", "build", "send", "parse")
 _WORDS = ("when", "before", "after", "without", "every", "only", "never", "always", "first", "last", "late")
+WORDS = _NOUNS + _VERBS + _WORDS
 
 
 class Line(Struct, frozen=True):
