@@ -20,7 +20,7 @@ SHAPES = {
     "openai": Features(extras=True),
     "anthropic": Features(thinking=True, server_tools=True, block_results=True, extras=True),
 }
-REPAIRED: list[str] = []
+REPAIRED = ["openai"]
 WITHOUT_CUT = 10_000_000
 OPENING_TOKENS = 30
 """The tokens that are kept free for a message of the user before a cut chat."""

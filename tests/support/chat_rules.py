@@ -5,7 +5,7 @@ error of a provider. A validator returns violations as texts `RULE at PLACE`.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -97,9 +97,9 @@ class Block(NamedTuple):
     """A part of a turn. `name` defines an id, or is the id that a result, approval or call by code names."""
 
     kind: str
-    place: str
     name: str = ""
     text: str = ""
+    place: str = ""
 
 
 class Turn(NamedTuple):
@@ -111,7 +111,8 @@ class Turn(NamedTuple):
     item_id: str = ""
 
 
-Found = Iterator[str]
+Found = Iterator[tuple[str, str]]
+"""Rules and places."""
 
 
 def items_of(shape: str, body: Body) -> list[Any]:
@@ -130,18 +131,15 @@ def violations(shape: str, body: Body, came: Body | None = None) -> list[str]:
     if found := type_errors(shape, items):
         return found
     turns = [turn for turn in read_turns(shape, body) if turn.role != "system"]
-    found = [place for rule in RULES if shape in RULES[rule] for place in _CHECKS[rule](turns, shape)]
-    if shape == "responses" and came is not None:
-        found += _lost_reasoning(items, items_of(shape, came))
-    return found
+    broken = [pair for check in _CHECKS for pair in check(turns, shape)]
+    broken += _lost_reasoning(items, items_of(shape, came or items))
+    return [f"{rule} at {place}" for rule, place in broken if shape in RULES[rule]]
 
 
 def type_errors(shape: str, items: Sequence[Any]) -> list[str]:
     """Return the items that the types of the provider or framework do not accept."""
-    if shape not in _TYPES:
-        return []
     found = []
-    for index, item in enumerate(items):
+    for index, item in enumerate(items if shape in _TYPES else ()):
         try:
             _read_whole(_adapter(shape).validate_python(item))
         except ValidationError as error:
@@ -156,128 +154,119 @@ def _adapter(shape: str) -> TypeAdapter[Any]:
 
 def _read_whole(value: Any) -> None:
     """Read lazily validated iterables, so that they are validated."""
-    if isinstance(value, Mapping):
-        value = value.values()
-    elif isinstance(value, str | bytes) or not hasattr(value, "__iter__"):
-        return
-    for part in value:
-        _read_whole(part)
+    if hasattr(value, "__iter__") and not isinstance(value, str | bytes):
+        for part in value.values() if isinstance(value, Mapping) else value:
+            _read_whole(part)
 
 
-def _text_blocks(content: Any, place: str) -> list[Block]:
+def _blocks(content: Any, place: str, read: Callable[[Any], Iterable[Block]]) -> list[Block]:
+    """Return the blocks of a content: a text, or a list of parts."""
     if isinstance(content, str):
-        return [Block("text", place, text=content)]
-    kinds = ("text", "input_text", "output_text")
+        return [Block("text", text=content, place=place)]
     return [
-        Block("text", f"{place}[{index}]", text=part["text"])
-        if part.get("type") in kinds
-        else Block("other", f"{place}[{index}]")
+        block._replace(place=f"{place}[{index}]")
         for index, part in enumerate(content or ())
+        for block in read(part)
     ]
+
+
+def _openai_part(part: Any) -> Iterator[Block]:
+    is_text = part.get("type") in ("text", "input_text", "output_text")
+    yield Block("text", text=part["text"]) if is_text else Block("other")
 
 
 def _chat_message(message: Any, place: str) -> Turn:
     """Return a message of OpenAI or LangChain as a turn."""
     roles = {"human": "user", "ai": "assistant", "developer": "system"}
     given = message.get("role") or message["type"]
-    role = roles.get(given, given)
-    blocks = _text_blocks(message.get("content"), place)
-    if role == "tool":
-        blocks = [Block("result", place, message["tool_call_id"]), *blocks]
+    blocks = _blocks(message.get("content"), place, _openai_part)
+    if given == "tool":
+        blocks = [Block("result", message["tool_call_id"], place=place), *blocks]
     for field, kind in (("tool_calls", "call"), ("invalid_tool_calls", "maybe_call")):
-        blocks += [Block(kind, place, call["id"]) for call in message.get(field) or ()]
+        blocks += [Block(kind, call["id"], place=place) for call in message.get(field) or ()]
     if "role" in message and message.get("tool_calls") == []:
-        blocks.append(Block("empty", place))
-    return Turn(role, place, blocks)
+        blocks.append(Block("empty", place=place))
+    return Turn(roles.get(given, given), place, blocks)
 
 
 def _responses_item(item: Any, place: str) -> Turn:
     kind, own = item.get("type", "message"), item.get("id") or ""
     if kind == "message":
         role = {"developer": "system"}.get(item["role"], item["role"])
-        return Turn(role, place, _text_blocks(item["content"], place), own)
+        return Turn(role, place, _blocks(item["content"], place, _openai_part), own)
     if kind.endswith("_call_output"):
-        return Turn("tool", place, [Block("result", place, item["call_id"])], own)
-    if kind == "mcp_approval_response":
-        return Turn("user", place, [Block("approval", place, item["approval_request_id"])], own)
+        return Turn("tool", place, [Block("result", item["call_id"], place=place)], own)
+    if named := item.get("approval_request_id"):
+        role = "user" if kind == "mcp_approval_response" else "assistant"
+        return Turn(role, place, [Block("approval", named, place=place)], own)
     kinds = {"mcp_approval_request": "request", "reasoning": "reasoning"}
-    block = Block(kinds.get(kind, "other"), place, own)
-    if "call_id" in item:
-        block = Block("call", place, item["call_id"])
-    elif item.get("approval_request_id"):
-        block = Block("approval", place, item["approval_request_id"])
-    return Turn("assistant", place, [block], own)
+    block = Block("call", item["call_id"]) if "call_id" in item else Block(kinds.get(kind, "other"), own)
+    return Turn("assistant", place, [block._replace(place=place)], own)
 
 
-def _anthropic_message(message: Any, place: str) -> Turn:
-    content = message["content"]
-    blocks: list[Block] = _text_blocks(content, place) if isinstance(content, str) else []
-    for index, block in enumerate(content if isinstance(content, list) else ()):
-        at, kind = f"{place}[{index}]", block["type"]
-        if kind == "text":
-            blocks.append(Block("text", at, text=block["text"]))
-        elif kind == "tool_result":
-            blocks.append(Block("result", at, block["tool_use_id"]))
-            parts = block.get("content") or ()
-            if not isinstance(parts, str):
-                blocks += _nested(parts, at)
-        elif kind in ("thinking", "redacted_thinking"):
-            blocks.append(Block("thinking", at, block.get("signature") or block.get("data") or ""))
-        elif kind.endswith("_tool_result"):
-            blocks.append(Block("server_result", at, block["tool_use_id"]))
-        elif kind.endswith("tool_use"):
-            blocks.append(Block("call" if kind == "tool_use" else "server_call", at, block["id"]))
-        else:
-            blocks.append(Block("other", at))
-        if named := (block.get("caller") or {}).get("tool_id"):
-            blocks.append(Block("caller", at, named))
-    return Turn(message["role"], place, blocks)
+def _anthropic_part(part: Any) -> Iterator[Block]:
+    kind, named = part["type"], (part.get("caller") or {}).get("tool_id")
+    if kind == "text":
+        yield Block("text", text=part["text"])
+    elif kind == "tool_result":
+        yield Block("result", part["tool_use_id"])
+        yield from _nested(part.get("content") or ())
+    elif kind in ("thinking", "redacted_thinking"):
+        yield Block("thinking", part.get("signature") or part.get("data") or "")
+    elif kind.endswith("_tool_result"):
+        yield Block("server_result", part["tool_use_id"])
+    elif kind.endswith("tool_use"):
+        yield Block("call" if kind == "tool_use" else "server_call", part["id"])
+    else:
+        yield Block("other")
+    if named:
+        yield Block("caller", named)
 
 
-def _nested(parts: Sequence[Any], place: str) -> list[Block]:
+def _gemini_part(part: Any) -> Iterator[Block]:
+    if call := part.get("functionCall"):
+        yield Block("call", call.get("id") or call["name"])
+    elif result := part.get("functionResponse"):
+        yield Block("result", result.get("id") or result["name"])
+    elif "text" in part and not part.get("thoughtSignature"):
+        yield Block("text", text=part["text"])
+    else:
+        yield Block("other" if part else "empty")
+
+
+def _converse_part(part: Any) -> Iterator[Block]:
+    if "text" in part:
+        yield Block("text", text=part["text"])
+    elif call := part.get("toolUse"):
+        yield Block("call", call["toolUseId"])
+    elif result := part.get("toolResult"):
+        yield Block("result", result["toolUseId"])
+        yield from _nested(result["content"])
+    else:
+        yield Block("other")
+
+
+def _nested(parts: Any) -> list[Block]:
     return [
-        Block("nested", f"{place}[{index}]", text=part["text"])
-        for index, part in enumerate(parts)
-        if "text" in part
+        Block("nested", text=part["text"]) for part in parts if not isinstance(parts, str) and "text" in part
     ]
 
 
-def _gemini_content(content: Any, place: str) -> Turn:
-    blocks = []
-    for index, part in enumerate(content.get("parts") or ()):
-        at = f"{place}[{index}]"
-        if call := part.get("functionCall"):
-            blocks.append(Block("call", at, call.get("id") or call["name"]))
-        elif result := part.get("functionResponse"):
-            blocks.append(Block("result", at, result.get("id") or result["name"]))
-        elif "text" in part and not part.get("thoughtSignature"):
-            blocks.append(Block("text", at, text=part["text"]))
-        else:
-            blocks.append(Block("other" if part else "empty", at))
-    return Turn("assistant" if content.get("role") == "model" else "user", place, blocks)
+def _reader(field: str, read: Callable[[Any], Iterable[Block]]) -> Callable[[Any, str], Turn]:
+    def turn(message: Any, place: str) -> Turn:
+        role = message.get("role", "user")
+        blocks = _blocks(message.get(field), place, read)
+        return Turn("assistant" if role == "model" else role, place, blocks)
 
-
-def _converse_message(message: Any, place: str) -> Turn:
-    blocks: list[Block] = []
-    for index, block in enumerate(message["content"]):
-        at = f"{place}[{index}]"
-        if "text" in block:
-            blocks.append(Block("text", at, text=block["text"]))
-        elif call := block.get("toolUse"):
-            blocks.append(Block("call", at, call["toolUseId"]))
-        elif result := block.get("toolResult"):
-            blocks += [Block("result", at, result["toolUseId"]), *_nested(result["content"], at)]
-        else:
-            blocks.append(Block("other", at))
-    return Turn(message["role"], place, blocks)
+    return turn
 
 
 _READERS: dict[str, Callable[[Any, str], Turn]] = {
     "openai": _chat_message,
     "responses": _responses_item,
-    "anthropic": _anthropic_message,
-    "gemini": _gemini_content,
-    "converse": _converse_message,
+    "anthropic": _reader("content", _anthropic_part),
+    "gemini": _reader("parts", _gemini_part),
+    "converse": _reader("content", _converse_part),
     "langchain": _chat_message,
 }
 
@@ -293,142 +282,95 @@ def _paired(turns: Sequence[Turn], shape: str) -> Found:
         for result in results:
             counter = waiting if waiting[result.name] > 0 else optional
             if counter[result.name] <= 0:
-                yield f"paired at {result.place}: no call before it"
+                yield "paired", f"{result.place}: no call before it"
             counter[result.name] -= 1
         if shape != "responses" and (not results or shape in ("anthropic", "gemini", "converse")):
-            yield from (f"paired at {turn.place}: no result of {name}" for name in +waiting)
+            yield from (("paired", f"{turn.place}: no result of {name}") for name in +waiting)
             waiting.clear()
             optional.clear()
         waiting.update(block.name for block in _of(turn, "call"))
         optional.update(block.name for block in _of(turn, "maybe_call"))
-    yield from (f"paired at the end: no result of {name}" for name in +waiting)
+    yield from (("paired", f"the end: no result of {name}") for name in +waiting)
 
 
 def _unique(turns: Sequence[Turn], shape: str) -> Found:
-    seen: set[str] = set()
+    seen = Counter[str]()
     for turn in turns:
-        if shape not in ("anthropic", "responses"):
-            seen = set()
         names = [block.name for block in _of(turn, "call", "server_call")]
-        for name in [turn.item_id] if shape == "responses" and turn.item_id else names:
-            if name in seen and (shape != "responses" or turn.item_id):
-                yield f"unique at {turn.place}: {name}"
-            seen.add(name)
+        if shape == "responses":
+            names = [turn.item_id] if turn.item_id else []
+        elif shape != "anthropic":
+            seen.clear()
+        seen.update(names)
+        yield from (("unique", f"{turn.place}: {name}") for name in set(names) if seen[name] > 1)
 
 
-def _begins(turns: Sequence[Turn], shape: str) -> Found:
-    if shape != "gemini":
-        yield from (f"begins at {turn.place}" for turn in turns[:1] if turn.role != "user")
-        return
-    before = ["", *[turn.role for turn in turns]]
-    yield from (
-        f"begins at {turn.place}"
-        for turn, role in zip(turns, before, strict=False)
-        if _of(turn, "call") and role != "user"
-    )
+def _ordered(turns: Sequence[Turn], shape: str) -> Found:
+    for before, turn in pairwise([Turn("", "", ()), *turns]):
+        starts = shape != "gemini" and not before.role
+        if turn.role != "user" and (
+            starts or (shape == "gemini" and _of(turn, "call") and before.role != "user")
+        ):
+            yield "begins", turn.place
+        if before.role == turn.role:
+            yield "alternates", turn.place
+        if _of(before, "reasoning") and turn.role != "assistant":
+            yield "reasoning", f"{before.place}: nothing follows"
+    for turn in turns[-1:]:
+        if turn.role != "user":
+            yield "ends", turn.place
+        if _of(turn, "reasoning"):
+            yield "reasoning", f"{turn.place}: nothing follows"
 
 
-def _ends(turns: Sequence[Turn], _: str) -> Found:
-    yield from (f"ends at {turn.place}" for turn in turns[-1:] if turn.role != "user")
-
-
-def _alternates(turns: Sequence[Turn], _: str) -> Found:
-    pairs = pairwise(turns)
-    yield from (f"alternates at {turn.place}" for before, turn in pairs if before.role == turn.role)
-
-
-def _content(turns: Sequence[Turn], shape: str) -> Found:
+def _filled(turns: Sequence[Turn], shape: str) -> Found:
     for turn in turns:
         is_last = shape == "anthropic" and turn is turns[-1] and turn.role == "assistant"
-        has_content = any(block.kind != "text" or block.text for block in turn.blocks)
-        if shape == "openai":
-            has_content = bool(turn.blocks)
+        has_content = any(shape == "openai" or block.kind != "text" or block.text for block in turn.blocks)
         if _of(turn, "empty") or not (has_content or is_last):
-            yield f"content at {turn.place}"
-
-
-def _blank(turns: Sequence[Turn], _: str) -> Found:
-    for turn in turns:
-        is_whole = turn.blocks and turn.blocks[0].place == turn.place
+            yield "content", turn.place
         for block in _of(turn, "text", "nested"):
-            if not block.text.strip() and not is_whole:
-                yield f"blank at {block.place}"
-
-
-def _results_first(turns: Sequence[Turn], _: str) -> Found:
-    for turn in turns:
+            if block.place != turn.place and not block.text.strip():
+                yield "blank", block.place
         kinds = [block.kind for block in turn.blocks if block.kind != "nested"]
-        count = kinds.count("result")
-        if kinds[:count] != ["result"] * count:
-            yield f"results_first at {turn.place}"
+        if "result" in kinds[kinds.count("result") :]:
+            yield "results_first", turn.place
 
 
 def _thinking(turns: Sequence[Turn], _: str) -> Found:
     asked = [index for index, turn in enumerate(turns) if turn.role == "user" and not _of(turn, "result")]
     for index, turn in enumerate(turns):
         thoughts = _of(turn, "thinking")
-        yield from (f"thinking at {block.place}: not signed" for block in thoughts if not block.name)
+        yield from (("thinking", f"{block.place}: not signed") for block in thoughts if not block.name)
         if thoughts and turn.blocks[-1].kind == "thinking":
-            yield f"thinking at {turn.place}: the last block"
+            yield "thinking", f"{turn.place}: the last block"
         if thoughts and index > max(asked, default=0) and turn.blocks[0].kind != "thinking":
-            yield f"thinking at {turn.place}: not first"
-
-
-def _reasoning(turns: Sequence[Turn], _: str) -> Found:
-    for index, turn in enumerate(turns):
-        following = turns[index + 1 : index + 2]
-        if _of(turn, "reasoning") and not (following and following[0].role == "assistant"):
-            yield f"reasoning at {turn.place}: nothing follows"
+            yield "thinking", f"{turn.place}: not first"
 
 
 def _lost_reasoning(items: Sequence[Any], came: Sequence[Any]) -> Found:
     ids = {item.get("id") for item in items}
     for before, item in pairwise(came):
         if before.get("type") == "reasoning" and item.get("id") in ids - {None} and before["id"] not in ids:
-            yield f"reasoning at {item['id']}: without its reasoning item"
+            yield "reasoning", f"{item['id']}: without its reasoning item"
 
 
-def _server_tools(turns: Sequence[Turn], _: str) -> Found:
+def _named(turns: Sequence[Turn], _: str) -> Found:
+    seen: set[tuple[str, str]] = set()
     waiting: dict[str, Turn] = {}
     for turn in turns:
-        for block in _of(turn, "server_call", "server_result"):
+        for block in turn.blocks:
             if block.kind == "server_call":
                 waiting[block.name] = turn
-            elif waiting.pop(block.name, None) is None:
-                yield f"server_tools at {block.place}: no call before it"
+            elif block.kind == "server_result" and waiting.pop(block.name, None) is None:
+                yield "server_tools", f"{block.place}: no call before it"
+            elif block.kind == "caller" and ("server_call", block.name) not in seen:
+                yield "caller", f"{block.place}: {block.name}"
+            elif block.kind == "approval" and ("request", block.name) not in seen:
+                yield "approvals", f"{block.place}: {block.name}"
+            seen.add((block.kind, block.name))
     last = next((turn for turn in reversed(turns) if turn.role == "assistant"), None)
-    yield from (f"server_tools at {turn.place}" for turn in waiting.values() if turn is not last)
+    yield from (("server_tools", turn.place) for turn in waiting.values() if turn is not last)
 
 
-def _named_before(turns: Sequence[Turn], rule: str, defining: str, naming: str) -> Found:
-    names: set[str] = set()
-    for block in (block for turn in turns for block in turn.blocks):
-        if block.kind == defining:
-            names.add(block.name)
-        elif block.kind == naming and block.name not in names:
-            yield f"{rule} at {block.place}: {block.name}"
-
-
-def _caller(turns: Sequence[Turn], _: str) -> Found:
-    return _named_before(turns, "caller", "server_call", "caller")
-
-
-def _approvals(turns: Sequence[Turn], _: str) -> Found:
-    return _named_before(turns, "approvals", "request", "approval")
-
-
-_CHECKS: dict[str, Callable[[Sequence[Turn], str], Found]] = {
-    "paired": _paired,
-    "unique": _unique,
-    "begins": _begins,
-    "ends": _ends,
-    "alternates": _alternates,
-    "content": _content,
-    "blank": _blank,
-    "results_first": _results_first,
-    "thinking": _thinking,
-    "reasoning": _reasoning,
-    "server_tools": _server_tools,
-    "caller": _caller,
-    "approvals": _approvals,
-}
+_CHECKS = (_paired, _unique, _ordered, _filled, _thinking, _named)
