@@ -49,7 +49,8 @@ def conversation_policy(total: int = 100, *parts: int, **changes: Any) -> Policy
     Without parts, the system prompt has a tenth, the messages a half, the response the rest.
     """
     system, messages, response = parts or (total // 10, total // 2, total - total // 10 - total // 2)
-    keys = {"counter", "budget_tokens_max", "session", "version", "prefix", "tool_results"} & changes.keys()
+    tables = {"session", "prefix", "tool_results", "media", "shorten"}
+    keys = {"counter", "budget_tokens_max", "version", *tables} & changes.keys()
     table = {"system_tokens": system, "messages_tokens": messages, "response_tokens": response}
     return parse_policy(
         {

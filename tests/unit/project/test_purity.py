@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 CORE = Path(__file__).parents[3] / "worker" / "apportion" / "core"
-LIBRARIES = {"msgspec", "numpy", "pydantic", "rfc8785", "tree_sitter"}
+LIBRARIES = {"imagesize", "msgspec", "numpy", "pydantic", "rfc8785", "tree_sitter"}
 STANDARD = {
     "base64",
     "bisect",
@@ -20,8 +20,10 @@ STANDARD = {
     "heapq",
     "hmac",
     "importlib",  # a parser of a language is imported when it is first used
+    "io",  # bytes in memory, which a library reads like a file
     "itertools",
     "json",
+    "math",
     "operator",
     "posixpath",
     "re",

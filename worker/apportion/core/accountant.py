@@ -189,6 +189,7 @@ def _selected(verdict: Verdict, rank: int) -> Entry:
         redundant=verdict.redundant or UNSET,
         lexical=verdict.lexical,
         excerpt=verdict.excerpt or UNSET,
+        moved=verdict.moved or UNSET,
     )
 
 

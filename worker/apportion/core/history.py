@@ -45,33 +45,38 @@ class History(Struct, frozen=True):
             "new_message": digest(self.new_message),
         }
 
-    def standing(self, kept: Sequence[int], rewritten: Mapping[int, str] = {}) -> tuple[dict[str, Any], ...]:
+    def standing(self, kept: Sequence[int], rewritten: Mapping[int, Any] = {}) -> tuple[dict[str, Any], ...]:
         """Return the messages as emitted: the history at the indices `kept`, then the new message.
 
-        `rewritten` has new contents of messages by index.
+        `rewritten` has new contents of messages by index; the new message is last.
         """
         messages = self.conversation.messages
-        sent = [messages[index] for index in kept]
-        for position, index in enumerate(kept if rewritten else ()):
+        sent = [*[messages[index] for index in kept], as_message(self.conversation.new_message)]
+        for position, index in enumerate((*kept, len(messages)) if rewritten else ()):
             if index in rewritten:
                 sent[position] = {**sent[position], "content": rewritten[index]}
-        return (*sent, as_message(self.conversation.new_message))
+        return tuple(sent)
 
-    def digest_of_standing(self, kept: Sequence[int], rewritten: Mapping[int, str] = {}) -> str:
+    def digest_of_standing(self, kept: Sequence[int], rewritten: Mapping[int, Any] = {}) -> str:
         """Return the digest of the canonical JSON of the emitted messages."""
-        new_message = self.new_message
-        if isinstance(self.conversation.new_message, str):
-            new_message = canonical_json(as_message(self.conversation.new_message))
-        is_whole = tuple(kept) == tuple(range(len(self.each)))
-        if kept and is_whole and not rewritten:
-            return self._continued(b"," + new_message + b"]")
-        each = self.each
         if rewritten:
-            messages = self.conversation.messages
-            each = [*each]
-            for index, content in rewritten.items():
-                each[index] = canonical_json_of_any({**messages[index], "content": content})
-        return digest(b"[" + b",".join([*[each[index] for index in kept], new_message]) + b"]")
+            standing = self.standing(kept, rewritten)
+            each = [
+                canonical_json_of_any(message) if index in rewritten else self._each(index)
+                for index, message in zip((*kept, len(self.each)), standing, strict=True)
+            ]
+            return digest(b"[" + b",".join(each) + b"]")
+        new_message = self._each(len(self.each))
+        if kept and tuple(kept) == tuple(range(len(self.each))):
+            return self._continued(b"," + new_message + b"]")
+        return digest(b"[" + b",".join([*[self.each[index] for index in kept], new_message]) + b"]")
+
+    def _each(self, index: int) -> bytes:
+        """Return the canonical JSON of a message as emitted, if it is not rewritten."""
+        if index < len(self.each):
+            return self.each[index]
+        new_message = self.conversation.new_message
+        return canonical_json(as_message(new_message)) if isinstance(new_message, str) else self.new_message
 
     def _continued(self, data: bytes) -> str:
         hashed = self.begun.copy()

@@ -48,6 +48,7 @@ class Fidelity(StrEnum):
     SHRUNK = "shrunk"
     TRUNCATED = "truncated"
     CLEARED = "cleared"
+    SHORTENED = "shortened"
 
 
 class Reason(StrEnum):
@@ -281,6 +282,8 @@ class Entry(Struct, frozen=True, omit_defaults=True, gc=False):
     """The relevance of its best passage to the query, in thousandths."""
     excerpt: Opt[Excerpt] = UNSET
     """The passages that the context shows, if it has fidelity `excerpt`."""
+    moved: Opt[bool] = UNSET
+    """True if a message is sent at another place than the request has it, directly before its results."""
 
     @property
     def margin(self) -> Margin | None:
@@ -521,6 +524,7 @@ class WindowBreak(StrEnum):
     MESSAGES_CHANGED = "messages_changed"
     ROOM = "room"
     CLEARED = "cleared"
+    SHORTENED = "shortened"
 
 
 class ChatWindow(Result, frozen=True, kw_only=True, omit_defaults=False, rename={"broken": "break"}):

@@ -4,6 +4,7 @@ The accountant turns verdicts into entries, groups, items, reasons and counts.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from msgspec import UNSET, Struct
 
@@ -64,6 +65,8 @@ class Verdict(Struct, gc=False):
     """Its relevance to the query, in thousandths."""
     excerpt: Excerpt | None = None
     """The passages that are shown."""
+    moved: bool = False
+    """Whether a message is sent at another place than the request has it."""
 
     def refuse(self, bound: Bound, needed: int, left: int) -> None:
         """Reject the candidate; a negative `left` counts as 0."""
@@ -101,8 +104,8 @@ class Output(Struct, frozen=True, kw_only=True):
     system_prompt: Opt[str] = UNSET
     kept: Opt[tuple[int, ...]] = UNSET
     """The indices of the emitted messages of the history, in the order of the output."""
-    rewritten: Mapping[int, str] = {}
-    """The new contents of cleared messages, by index of the message."""
+    rewritten: Mapping[int, Any] = {}
+    """The new contents of cleared and shortened messages, by index; the new message is last."""
     used_tokens: int = 0
     """The exact count of everything emitted."""
     reserved_tokens: int = 0

@@ -32,6 +32,7 @@ _FULLEST_FIRST = (
     Fidelity.EXCERPT,
     Fidelity.SHRUNK,
     Fidelity.TRUNCATED,
+    Fidelity.SHORTENED,
     Fidelity.SUMMARY,
     Fidelity.NAME,
     Fidelity.CLEARED,

@@ -3,23 +3,25 @@
 Source of rules and numbers: context builder specification. It contradicts itself on the messages after a
 message that does not fit, and counts no overhead for the new message. These rules hold:
 
-- A message costs the counts of its content, its tool calls and its other fields, each counted alone, and the
-  overhead. Tool calls (none for an empty list) and the fields other than role, content, tool_calls and
-  tool_call_id are counted as canonical JSON. Text parts are joined without a separator and counted together.
-  Messages are sent unchanged. A new message that is a string becomes a user message.
-- The system prompt is cut to its part, or omitted. The new message is always sent, last and uncut, with the
-  group that it completes. Both use the messages part first; the newest messages that fit use the rest of it.
-  If the new message and its group exceed the part, no other history is sent, and these messages may use the
-  response's part. If they exceed the total minus the system prompt, the result is infeasible.
+- A message costs its content, its tool calls and its other fields, each counted alone, and the overhead. Tool
+  calls (none for an empty list) and the fields other than role, content, tool_calls and tool_call_id are
+  counted as canonical JSON. Text blocks are joined without a separator and counted together. Media cost by
+  `[media]`, other blocks their canonical JSON, without fields that no model reads. A new message that is a
+  string becomes a user message.
+- The system prompt is cut to its part, or omitted. The new message is always sent, last, with the group that
+  it completes. Both use the messages part first; the newest messages that fit use the rest of it. If the new
+  message and its group exceed the part, no other history is sent, and these messages may use the response's
+  part. If they exceed the total minus the system prompt, the result is infeasible.
 - The session's limit bounds the sum. It shortens the history first, then the system prompt. If the new
   message and its group exceed it, the result is infeasible.
 - A call, its results and all messages between them are kept or dropped together, as are groups that share a
   message. Messages of a call without a result, or of a result without a call, are `unsuitable` and do not end
-  the history. See `groups`.
-- Only an assistant's message has tool calls, and only a tool's message has a tool_call_id. A call and a text
-  part have the fields of OpenAI's format and no others.
+  the history. See `groups`. With `repair`, nothing is between a call and its results; see `repair`.
+- Only an assistant's message has tool calls, and only a tool's message has a tool_call_id.
 - Pinned messages and their groups use the same part as the new message. They are sent before the history, or
   at their positions if the request says so.
+- If the history does not fit whole, old results and media are cleared, then long texts are shortened, then
+  the oldest messages are cut. Messages are sent unchanged otherwise. See `clearing` and `shortening`.
 - Ids: `system_prompt` (if the request has one), `new_message`, `messages/INDEX`, ranked in that order, the
   newest message first. A message that does not fit is `history_truncated`. If it was considered, it has
   its group's margin. A system prompt without room is `no_room`.
@@ -33,27 +35,33 @@ from msgspec.structs import replace
 
 from apportion.core.events import ContextRequest
 from apportion.core.history import as_message
-from apportion.core.results import Reason, ToolResults
+from apportion.core.results import Fidelity, Reason, ToolResults
 from apportion.core.shrink import Shrunk
 from apportion.core.strategies.conversation.chat_state import ChatState, encode_state
-from apportion.core.strategies.conversation.choose import PromptCuts, Room, measure_room
-from apportion.core.strategies.conversation.groups import plan
+from apportion.core.strategies.conversation.choose import PromptCuts, Room
+from apportion.core.strategies.conversation.counted_chat import CountedChat
+from apportion.core.strategies.conversation.groups import links_of, plan
 from apportion.core.strategies.conversation.kept_history import (
     ConversationPart,
     ConversationTask,
-    CountedChat,
     KeptHistory,
-    keep_history,
-    next_boundary,
+    place_of,
 )
-from apportion.core.strategies.conversation.messages import check_pins, read
+from apportion.core.strategies.conversation.messages import Chat, check_pins, read
 from apportion.core.strategies.conversation.policy import ConversationPolicy, Parts
+from apportion.core.strategies.conversation.repair import in_given_order, repair
+from apportion.core.strategies.conversation.shortening import Chosen, choose
 from apportion.core.strategies.conversation.verdicts import (
     group_bounds,
     verdict_on_prompt,
     verdicts_on_messages,
 )
-from apportion.core.strategies.conversation.window_report import SentChat, report_window, with_pins_in_place
+from apportion.core.strategies.conversation.window_report import (
+    SentChat,
+    report_window,
+    with_pins_in_place,
+    with_rest,
+)
 from apportion.core.strategy_api.levers import Meaning
 from apportion.core.strategy_api.strategy import WithoutCandidates
 from apportion.core.strategy_api.task import SessionPart
@@ -82,34 +90,53 @@ class ConversationStrategy(WithoutCandidates):
         Raises:
             EventError: a message is malformed, or a pinned index has no message.
         """
-        conversation, policy, counter = task.own.conversation, task.policy, task.counter
+        conversation = task.own.conversation
         chat = read(conversation.messages, as_message(conversation.new_message))
         check_pins(conversation.pinned, len(conversation.messages))
-        parts = policy.parts(task.total_tokens)
-        cut_plan = plan(len(conversation.messages), chat.calls, chat.results, conversation.pinned)
-        if not task.limit_tokens:
-            uncounted = (0,) * len(chat.texts)
-            counted = CountedChat(chat, cut_plan, uncounted, uncounted)
-            return _verdicts(counted, Shrunk(conversation.system_prompt, 0), Room(), parts)
-        prompt = Shrunk(conversation.system_prompt, counter.count(conversation.system_prompt))
-        contents = counter.count_many(chat.texts)
-        costs = chat.costs(contents, counter, policy.conversation.message_overhead_tokens)
-        counted = CountedChat(chat, cut_plan, contents, costs)
-        room = measure_room(cut_plan, costs, parts, task.limit_tokens, PromptCuts(prompt, counter))
-        if room.lacking is not None:
-            return _verdicts(counted, prompt, room, parts)
-        kept = keep_history(task, counted, room.history_tokens)
-        in_place = bool(conversation.pinned_in_place)
-        answer = _verdicts(counted, prompt, room, parts, kept=kept, in_place=in_place)
-        sent = SentChat(
-            room.system_prompt,
-            room.system_tokens,
-            cut_plan.pinned,
-            kept.kept[::-1],
-            cut_plan.mandatory,
-            answer.used_tokens,
-        )
-        return _with_report(task, answer, kept, with_pins_in_place(sent, len(costs)) if in_place else sent)
+        repaired = repair(conversation, chat) if task.policy.conversation.repair else None
+        if repaired is None:
+            return _composed(task, chat)
+        conversation = repaired.conversation
+        own = replace(task.own, conversation=conversation)
+        repaired_chat = read(conversation.messages, as_message(conversation.new_message))
+        answer = _composed(replace(task, own=own), repaired_chat)
+        return in_given_order(answer, repaired, chat.roles)
+
+
+def _composed(task: ConversationTask, chat: Chat) -> Verdicts:
+    """Return the verdicts on a chat in the order in which it is sent."""
+    conversation, policy, counter = task.own.conversation, task.policy, task.counter
+    parts = policy.parts(task.total_tokens)
+    links = links_of(chat) if policy.conversation.repair else []
+    cut_plan = plan(len(conversation.messages), chat.calls, chat.results, conversation.pinned, links)
+    if not task.limit_tokens:
+        uncounted = (0,) * len(chat.texts)
+        counted = CountedChat(chat, cut_plan, costs=uncounted)
+        return _verdicts(counted, Shrunk(conversation.system_prompt, 0), Room(), parts)
+    prompt = Shrunk(conversation.system_prompt, counter.count(conversation.system_prompt))
+    texts = counter.count_many(chat.texts)
+    contents = chat.content_costs(texts, counter, policy)
+    costs = chat.costs(contents, counter, policy)
+    counted = CountedChat(chat, cut_plan, texts, contents, costs, contents)
+    chosen = choose(task, counted, PromptCuts(prompt, counter), parts)
+    counted, room, kept = chosen.counted, chosen.room, chosen.kept
+    if kept is None:
+        return _verdicts(counted, prompt, room, parts)
+    in_place = bool(conversation.pinned_in_place)
+    answer = _verdicts(counted, prompt, room, parts, kept=kept, in_place=in_place)
+    sent = SentChat(
+        room.system_prompt,
+        room.system_tokens,
+        cut_plan.pinned,
+        kept.kept[::-1],
+        cut_plan.mandatory,
+        answer.used_tokens,
+    )
+    if in_place:
+        sent = with_pins_in_place(sent, len(costs))
+    elif policy.compares_messages:
+        sent = with_rest(sent, len(costs))
+    return _with_report(task, answer, chosen, sent)
 
 
 def _verdicts(
@@ -139,6 +166,7 @@ def _verdicts(
         standing=standing,
         system_prompt=room.system_prompt,
         kept=sent,
+        rewritten={index: kept.rewritten[index] for index in (*sent, last) if index in kept.rewritten},
         estimated_tokens=used_tokens,
         used_tokens=used_tokens,
         reserved_tokens=parts.response_tokens,
@@ -146,18 +174,25 @@ def _verdicts(
     )
 
 
-def _with_report(task: ConversationTask, answer: Verdicts, kept: KeptHistory, sent: SentChat) -> Verdicts:
-    """Return the answer with the report, contents and carried state of `[prefix]` and `[tool_results]`."""
-    slack, table = task.policy.prefix.slack, task.policy.tool_results
-    if not slack and table is None:
+def _with_report(task: ConversationTask, answer: Verdicts, chosen: Chosen, sent: SentChat) -> Verdicts:
+    """Return the answer with its report and the state that the session carries."""
+    policy, kept = task.policy, chosen.kept
+    assert kept is not None, "a text has a history"
+    slack, table = policy.prefix.slack, policy.tool_results
+    if not slack and table is None and policy.media is None and not chosen.is_shortened:
         return answer
     report = report_window(task, kept, sent) if slack else None
-    cleared = [index for index in sent.history if index in kept.clearing.saved]
-    freed_tokens = sum([kept.clearing.saved[index] for index in cleared])
-    state = ChatState(None if report is None else report.sent, next_boundary(task, kept.clearing))
+    cleared = [verdict for verdict in answer.standing if verdict.fidelity is Fidelity.CLEARED]
+    freed_tokens = sum([verdict.full_tokens - verdict.tokens for verdict in cleared])
+    results, media = kept.clearing.boundaries
+    state = ChatState(
+        None if report is None else report.sent,
+        place_of(task, results),
+        place_of(task, media),
+        chosen.is_shortened,
+    )
     return replace(
         answer,
-        rewritten={index: kept.clearing.contents[index] for index in cleared},
         carried=encode_state(state),
         window=UNSET if report is None else report.window,
         breakpoints=() if report is None else report.breakpoints,

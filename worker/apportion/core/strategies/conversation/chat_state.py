@@ -42,10 +42,13 @@ class SentBeginning(Struct, frozen=True, array_like=True):
 
 
 class ChatState(Struct, frozen=True, array_like=True):
-    """The last text's beginning, and the boundary: tool results before it are cleared."""
+    """The last text's beginning, and the boundaries: tool results and media before them are cleared."""
 
     sent: SentBeginning | None = None
     boundary: MessagePlace | None = None
+    media_boundary: MessagePlace | None = None
+    is_shortened: bool = False
+    """Whether a text of the session was shortened; all later ones are."""
 
 
 _decoder = msgpack.Decoder(ChatState)
@@ -57,7 +60,9 @@ def decode_state(value: bytes) -> ChatState:
 
 
 def encode_state(state: ChatState) -> bytes:
-    """Return the bytes of a state."""
+    """Return the bytes of a state. Fields that a later version added are left out if they are not set."""
+    if state.media_boundary is None and not state.is_shortened:
+        return msgpack.encode((state.sent, state.boundary))
     return msgpack.encode(state)
 
 

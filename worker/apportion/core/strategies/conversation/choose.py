@@ -43,7 +43,7 @@ class PromptCuts:
     """The cuts of a system prompt at its end."""
 
     def __init__(self, whole: Shrunk, counter: TokenCounter) -> None:
-        self._whole = whole
+        self.whole = whole
         self._counter = counter
         self._units = units_of(counter)
         self._correction = Correction()
@@ -55,7 +55,7 @@ class PromptCuts:
 
         Cuts are reckoned and corrected (see `core.text.reckoning`).
         """
-        text, whole_tokens = self._whole.text, self._whole.tokens
+        text, whole_tokens = self.whole.text, self.whole.tokens
         if whole_tokens <= tokens:
             return text, whole_tokens, None
         prompt, prompt_tokens = "", 0
@@ -83,9 +83,22 @@ class PromptCuts:
         return self._known[code_points]
 
 
-def measure_room(plan: Plan, costs: Sequence[int], parts: Parts, limit_tokens: int, cuts: PromptCuts) -> Room:
-    """Return the room; `costs` has the costs of the history and, at the end, of the new message."""
+def measure_room(
+    plan: Plan, costs: Sequence[int], parts: Parts, limit_tokens: int, cuts: PromptCuts, *, whole_prompt: bool
+) -> Room:
+    """Return the room; `costs` has the costs of the history and, at the end, of the new message.
+
+    With `whole_prompt`, the system prompt is never cut, and uses the part of the messages.
+    """
     mandatory_tokens = sum(costs[plan.mandatory :]) + sum([costs[index] for index in plan.pinned])
+    if whole_prompt:
+        prompt, tokens = cuts.whole.text, cuts.whole.tokens
+        left_tokens = min(parts.total_tokens, limit_tokens) - tokens
+        if mandatory_tokens > left_tokens:
+            return Room(lacking=Margin(mandatory_tokens, max(0, left_tokens)))
+        return Room(
+            prompt, tokens, None, min(parts.messages_tokens, limit_tokens) - tokens - mandatory_tokens
+        )
     prompt, tokens, margin = cuts.within(parts.system_tokens)
     left_tokens = min(parts.total_tokens - tokens, limit_tokens)
     if mandatory_tokens > left_tokens:

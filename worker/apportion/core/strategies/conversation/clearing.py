@@ -1,42 +1,51 @@
-"""Clearing of old tool results by the policy's `[tool_results]`: one line replaces their contents.
+"""Clearing of old tool results and media by the policy's `[tool_results]` and `[media]`.
 
-Results before a boundary are cleared. The boundary moves seldom, and a cleared result has the same text in
-every later turn. Calls do not change.
+One line replaces the content of a result, or a medium. Results and media before a boundary each are cleared.
+Both boundaries move in the same steps, which are seldom. A cleared content is the same in every later turn.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from apportion.core.strategies.conversation.groups import Plan, callers_of
-from apportion.core.strategies.conversation.messages import Chat
-from apportion.core.strategies.conversation.policy import ToolResultsPolicy
+from apportion.core.media import media_of
+from apportion.core.strategies.conversation.counted_chat import CountedChat
+from apportion.core.strategies.conversation.groups import callers_of
+from apportion.core.strategies.conversation.messages import blocks_of, text_of
+from apportion.core.strategies.conversation.policy import (
+    ConversationPolicy,
+    MediaPolicy,
+    ToolResultsPolicy,
+)
 from apportion.core.text.tokens import TokenCounter
 
 
-class ClearableResults(Struct, frozen=True):
-    """The tool results of a history, by index of the message."""
+class Clearable(Struct, frozen=True):
+    """The messages of a history that have something to clear, by index of the message."""
 
-    results: Sequence[int]
-    """All results, oldest first."""
-    markers: Mapping[int, str]
-    """The new contents of the clearable results."""
-    saved: Mapping[int, int]
-    """The tokens that clearing saves, by clearable result; always more than 0."""
+    target: int = 0
+    """The boundary that keeps the newest results or media."""
+    contents: Mapping[int, Any] = {}
+    """The new contents."""
+    saved: Mapping[int, int] = {}
+    """The tokens that clearing saves; always more than 0."""
 
-    def saved_tokens(self, start: int, end: int) -> int:
-        """Return the tokens saved by the clearable results from `start` to before `end`."""
-        return sum([tokens for index, tokens in self.saved.items() if start <= index < end])
+
+class Boundaries(NamedTuple):
+    """What is before these indices is cleared; None: the last text's boundary was not found."""
+
+    results: int | None = 0
+    media: int | None = 0
 
 
 class Clearing(Struct, frozen=True):
-    """The cleared results, by index of the message."""
+    """The cleared messages, by index of the message."""
 
-    boundary: int = 0
-    """The results before this index are cleared."""
+    boundaries: Boundaries = Boundaries()
     last_boundary: int = 0
-    """The boundary of the last text; 0 if there is none or if it was not found."""
-    contents: Mapping[int, str] = {}
+    """The boundary of results in the last text; 0 if there is none or if it was not found."""
+    contents: Mapping[int, Any] = {}
     """The new contents."""
     saved: Mapping[int, int] = {}
     """The saved tokens."""
@@ -44,56 +53,130 @@ class Clearing(Struct, frozen=True):
     stale: frozenset[int] = frozenset()
     """Messages that may have another text than in the last text, because of clearing."""
 
+    @property
+    def boundary(self) -> int:
+        """The results before this index are cleared."""
+        return self.boundaries.results or 0
 
-def clearable_results(
-    chat: Chat,
-    plan: Plan,
-    exclude: Sequence[str],
-    contents: Sequence[int],
-    counter: TokenCounter,
-) -> ClearableResults:
-    """Return the tool results of the history; `contents` has the counts of the messages' contents."""
-    callers = callers_of(chat.calls, chat.results)
-    results = [index for index in sorted(chat.results) if index < plan.mandatory and index not in plan.fixed]
+
+def result_marker(name: str, tokens: int) -> str:
+    """Return the content of a cleared result of a tool."""
+    return f"[result of {name} cleared, {tokens} tokens]"
+
+
+def clearable_results(counted: CountedChat, table: ToolResultsPolicy, counter: TokenCounter) -> Clearable:
+    """Return the tool results of the history."""
+    plan = counted.plan
+    callers = callers_of(counted.chat.calls, counted.chat.results)
+    results = [
+        index for index in sorted(counted.chat.results) if index < plan.mandatory and index not in plan.fixed
+    ]
     markers: dict[int, str] = {}
     for index in results:
         _, name = callers[index]
-        if name not in exclude:
-            markers[index] = f"[result of {name} cleared, {contents[index]} tokens]"
+        if name not in table.exclude:
+            markers[index] = result_marker(name, counted.given[index])
     counts = counter.count_many(list(markers.values()))
     saved = {
-        index: contents[index] - tokens
+        index: counted.contents[index] - tokens
         for index, tokens in zip(markers, counts, strict=True)
-        if tokens < contents[index]
+        if tokens < counted.contents[index]
     }
-    return ClearableResults(results, {index: markers[index] for index in saved}, saved)
+    target = results[-table.keep - 1] + 1 if len(results) > table.keep else 0
+    return Clearable(target, {index: markers[index] for index in saved}, saved)
+
+
+def clearable_media(
+    counted: CountedChat,
+    messages: Sequence[dict[str, Any]],
+    policy: ConversationPolicy,
+    table: MediaPolicy,
+    counter: TokenCounter,
+) -> Clearable:
+    """Return the messages of the history that have media."""
+    plan, media = counted.plan, counted.chat.media
+    indices = [index for index in sorted(media) if index < plan.mandatory and index not in plan.fixed]
+    contents, saved, target, newest = {}, {}, 0, 0
+    for index in reversed(indices):
+        if newest >= table.keep and not target:
+            target = index + 1
+        newest += len(media[index])
+        form = counted.forms.get(index)
+        given = messages[index].get("content") if form is None else form.content
+        if form is not None and form.is_cleared:
+            continue
+        content = [_cleared(block, policy) for block in blocks_of(given)]
+        freed = sum([policy.media_tokens(part) for block in blocks_of(given) if (part := _medium(block))])
+        freed -= counter.count(text_of(content)) - (counted.texts[index] if form is None else form.tokens)
+        if freed > 0:
+            contents[index], saved[index] = content, freed
+    return Clearable(target, contents, saved)
 
 
 def clear(
-    found: ClearableResults,
-    policy: ToolResultsPolicy,
+    found: tuple[Clearable, Clearable],
+    table: ToolResultsPolicy,
     *,
     cost_tokens: int,
     room_tokens: int,
     cut: int,
-    boundary: int | None,
+    last: Boundaries,
 ) -> Clearing:
     """Return the clearing of this turn.
 
-    `cut` and `boundary` come from the last text. 0: there is none. None: the boundary was not found.
+    `found` has the results and the media. `cut` and `last` come from the last text; 0: there is none.
     `cost_tokens` is the cost of the uncleared messages from the cut on.
     """
-    before = boundary or 0
-    target = found.results[-policy.keep - 1] + 1 if len(found.results) > policy.keep else 0
-    freed_tokens = found.saved_tokens(max(cut, before), target)
-    is_large = (cost_tokens - found.saved_tokens(cut, before)) * 1_000 > policy.trigger * room_tokens
-    has_moved = is_large and freed_tokens > 0 and freed_tokens >= policy.clear_at_least
+    results, media = found
+    before = Boundaries(last.results or 0, last.media or 0)
+    target = Boundaries(max(last.results or 0, results.target), max(last.media or 0, media.target))
+    _, saved_before = _cleared_before(results, media, before)
+    _, saved_then = _cleared_before(results, media, target)
+    old_tokens = _saved_from(cut, saved_before)
+    freed_tokens = _saved_from(cut, saved_then) - old_tokens
+    is_large = (cost_tokens - old_tokens) * 1_000 > table.trigger * room_tokens
+    has_moved = is_large and freed_tokens > 0 and freed_tokens >= table.clear_at_least
     after = target if has_moved else before
+    contents, saved = _cleared_before(results, media, after)
     return Clearing(
-        boundary=after,
-        last_boundary=before,
-        contents={index: marker for index, marker in found.markers.items() if index < after},
-        saved={index: tokens for index, tokens in found.saved.items() if index < after},
+        boundaries=after,
+        last_boundary=before[0] or 0,
+        contents=contents,
+        saved=saved,
         has_moved=has_moved,
-        stale=frozenset([index for index in found.saved if boundary is None or before <= index < after]),
+        stale=_between(results, last.results, after[0]) | _between(media, last.media, after[1]),
     )
+
+
+def _medium(block: Any) -> Any:
+    return media_of(block) if isinstance(block, Mapping) else None
+
+
+def _cleared(block: Any, policy: ConversationPolicy) -> Any:
+    medium = _medium(block)
+    if medium is None:
+        return block
+    kind = "file" if medium.kind == "unknown" else medium.kind
+    return {"type": "text", "text": f"[{kind} cleared, {policy.media_tokens(medium)} tokens]"}
+
+
+def _cleared_before(
+    results: Clearable, media: Clearable, boundaries: Boundaries
+) -> tuple[dict[int, Any], dict[int, int]]:
+    """Return contents and saved tokens of what is before the boundaries; a cleared result has no media."""
+    contents: dict[int, Any] = {}
+    saved: dict[int, int] = {}
+    for found, boundary in zip((media, results), reversed(boundaries), strict=True):
+        before = [index for index in found.saved if index < (boundary or 0)]
+        contents |= {index: found.contents[index] for index in before}
+        saved |= {index: found.saved[index] for index in before}
+    return contents, saved
+
+
+def _saved_from(cut: int, saved: Mapping[int, int]) -> int:
+    return sum([tokens for index, tokens in saved.items() if index >= cut])
+
+
+def _between(found: Clearable, last: int | None, after: int | None) -> frozenset[int]:
+    """Return what may have been cleared since the last text."""
+    return frozenset([index for index in found.saved if last is None or last <= index < (after or 0)])

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from apportion.core.strategies.conversation.messages import ToolCall
+from apportion.core.strategies.conversation.messages import Chat, ToolCall
 
 
 class GroupSpan(Struct, frozen=True, order=True):
@@ -32,14 +32,18 @@ class Plan(Struct, frozen=True):
 
 
 def plan(
-    messages: int, calls: Mapping[int, tuple[ToolCall, ...]], results: Mapping[int, str], pins: Iterable[int]
+    messages: int,
+    calls: Mapping[int, tuple[ToolCall, ...]],
+    results: Mapping[int, str],
+    pins: Iterable[int],
+    links: Iterable[GroupSpan] = (),
 ) -> Plan:
     """Return the plan of a history of so many messages; the new message has the next index.
 
     Groups that share a message are merged; the result is incomplete if one of them is. The group that the new
     message completes is not merged: it is mandatory, as is a complete group that shares a message with it.
     """
-    groups = _groups(calls, results)
+    groups = sorted([*_groups(calls, results), *links])
     completed = next((group for group in groups if group.last == messages and group.complete), None)
     clusters = _merged(group for group in groups if group is not completed)
     mandatory = messages if completed is None else completed.first
@@ -76,10 +80,34 @@ def callers_of(
     callers: dict[int, tuple[int, str]] = {}
     for index in sorted({*calls, *results}):
         for call in calls.get(index, ()):
-            open_calls[call.id].append((index, call.function.name))
+            open_calls[call.id].append((index, call.name))
         if index in results and open_calls[results[index]]:
             callers[index] = open_calls[results[index]].pop()
     return callers
+
+
+def links_of(chat: Chat) -> list[GroupSpan]:
+    """Return a group for each message that names a block of an earlier one, such as a server's tool call.
+
+    A required name without a block is incomplete, as is a server's call without a result, except in the new
+    message.
+    """
+    if not chat.named and not chat.defined:
+        return []
+    defined = {link.id: link.index for link in reversed(chat.defined)}
+    spans = []
+    for link in chat.named:
+        first = defined.get(link.id, link.index + 1)
+        if first < link.index or (first > link.index and link.is_required):
+            spans.append(GroupSpan(min(first, link.index), link.index, complete=first < link.index))
+    named = {link.id for link in chat.named}
+    new = len(chat.roles) - 1
+    spans += [
+        GroupSpan(link.index, link.index, complete=False)
+        for link in chat.defined
+        if link.is_required and link.id not in named and link.index != new
+    ]
+    return spans
 
 
 def _groups(calls: Mapping[int, tuple[ToolCall, ...]], results: Mapping[int, str]) -> list[GroupSpan]:

@@ -8,23 +8,31 @@ With `[prefix]`, the window is stable, so that its cut is kept for many turns:
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from apportion.core.events import Conversation
 from apportion.core.results import Margin
 from apportion.core.strategies.conversation.chat_state import (
+    ChatState,
     MessageDigests,
     MessagePlace,
     SentBeginning,
-    decode_state,
 )
 from apportion.core.strategies.conversation.choose import Newest, newest
-from apportion.core.strategies.conversation.clearing import Clearing, clear, clearable_results
+from apportion.core.strategies.conversation.clearing import (
+    Boundaries,
+    Clearable,
+    Clearing,
+    clear,
+    clearable_media,
+    clearable_results,
+)
+from apportion.core.strategies.conversation.counted_chat import CountedChat
 from apportion.core.strategies.conversation.groups import Plan
-from apportion.core.strategies.conversation.messages import Chat
-from apportion.core.strategies.conversation.policy import ConversationPolicy
+from apportion.core.strategies.conversation.policy import ConversationPolicy, ToolResultsPolicy
 from apportion.core.strategy_api.task import OwnPart, SessionPart, Task
 
 
@@ -38,15 +46,6 @@ class ConversationPart(OwnPart, frozen=True):
 ConversationTask: TypeAlias = Task[ConversationPolicy, ConversationPart]
 
 
-class CountedChat(Struct, frozen=True):
-    """A conversation with its plan. `contents` and `costs` are tokens by message, the new message's last."""
-
-    chat: Chat
-    plan: Plan
-    contents: Sequence[int]
-    costs: Sequence[int]
-
-
 class KeptHistory(Struct, frozen=True):
     """The kept messages of a history, by index of the message."""
 
@@ -58,73 +57,116 @@ class KeptHistory(Struct, frozen=True):
     withheld: frozenset[int] = frozenset()
     """Messages that only the stable window drops."""
     clearing: Clearing = Clearing()
+    rewritten: Mapping[int, Any] = {}
+    """The new contents of shortened and cleared messages."""
     last: SentBeginning | None = None
     """The beginning of the last text."""
     last_cut: int | None = None
     """The index of the last text's cut in this request; None if it was not found."""
 
 
-def keep_history(task: ConversationTask, counted: CountedChat, room_tokens: int) -> KeptHistory:
-    """Return the messages of the history that are kept in a room of so many tokens."""
-    policy, plan = task.policy, counted.plan
-    slack, table = policy.prefix.slack, policy.tool_results
-    messages, state = task.own.conversation.messages, decode_state(task.own.session.carried)
-    digests = MessageDigests(messages)
+def keep_history(
+    task: ConversationTask,
+    counted: CountedChat,
+    room_tokens: int,
+    state: ChatState,
+    *,
+    largest_tokens: int = 0,
+    cleared: Boundaries | None = None,
+) -> KeptHistory:
+    """Return the messages of the history that are kept in a room of so many tokens.
+
+    With `largest_tokens`, a group that costs more is left out and does not end the history. `cleared`
+    replaces the boundaries of the last text.
+    """
+    slack, digests = task.policy.prefix.slack, MessageDigests(task.own.conversation.messages)
     last, cut, may_stay = state.sent, None, None
     if last is not None:
-        cut = digests.find(last.cut, _allowed_cuts(plan).__contains__)
+        cut = digests.find(last.cut, _allowed_cuts(counted.plan).__contains__)
         # an empty window has no message to stay at
         may_stay = cut if last.cut.digests else None
-    clearing, costs = Clearing(), counted.costs
-    if table is not None:
-        # a boundary may be at any index, even inside a group of calls
-        boundary = 0 if state.boundary is None else digests.find(state.boundary, lambda _: True)
-        clearing = clear(
-            clearable_results(counted.chat, plan, table.exclude, counted.contents, task.counter),
-            table,
-            cost_tokens=sum([costs[index] for index in _free_messages(plan) if index >= (may_stay or 0)]),
-            room_tokens=room_tokens,
-            cut=may_stay or 0,
-            boundary=boundary,
-        )
-        costs = [cost - clearing.saved.get(index, 0) for index, cost in enumerate(costs)]
+    clearing, costs = _clear(task, counted, room_tokens, may_stay or 0, cleared or _found(state, digests))
+    plan, too_large = counted.plan, dict[int, Margin]()
+    if largest_tokens:
+        too_large = _too_large(counted, costs, largest_tokens)
+        plan = replace(plan, fixed=plan.fixed.union(too_large))
     if slack:
         stays = None if task.own.session.is_cold else may_stay
-        full, withheld = _keep_window(plan, costs, room_tokens, slack, stays)
+        full, withheld = _keep_window(plan, costs, room_tokens, slack, stays, needs_half=bool(largest_tokens))
     else:
-        full = newest(plan, costs, room_tokens, gaps=policy.conversation.gaps)
+        full = newest(plan, costs, room_tokens, gaps=task.policy.conversation.gaps)
         withheld = frozenset()
-    return KeptHistory(full.kept, full.margins, costs, withheld, clearing, last, cut)
+    rewritten = {index: form.content for index, form in counted.forms.items()} | dict(clearing.contents)
+    margins = {**too_large, **full.margins}
+    return KeptHistory(full.kept, margins, costs, withheld, clearing, rewritten, last, cut)
 
 
-def next_boundary(task: ConversationTask, clearing: Clearing) -> MessagePlace | None:
-    """Return the boundary of clearing as the session carries it; None if nothing is before it."""
-    if not clearing.boundary:
-        return None
-    return MessageDigests(task.own.conversation.messages).place_at(clearing.boundary)
+def place_of(task: ConversationTask, boundary: int | None) -> MessagePlace | None:
+    """Return a boundary of clearing as the session carries it; None if nothing is before it."""
+    return MessageDigests(task.own.conversation.messages).place_at(boundary) if boundary else None
+
+
+def _found(state: ChatState, digests: MessageDigests) -> Boundaries:
+    """Return the last text's boundaries. They may be at any index, even inside a group of calls."""
+    places = (state.boundary, state.media_boundary)
+    return Boundaries(*[0 if place is None else digests.find(place, lambda _: True) for place in places])
+
+
+def _clear(
+    task: ConversationTask, counted: CountedChat, room_tokens: int, cut: int, last: Boundaries
+) -> tuple[Clearing, Sequence[int]]:
+    """Return the clearing of this turn, and the costs after it."""
+    policy, costs = task.policy, counted.costs
+    table, media = policy.tool_results, policy.media
+    if table is None and media is None:
+        return Clearing(), costs
+    messages = task.own.conversation.messages
+    results = Clearable() if table is None else clearable_results(counted, table, task.counter)
+    files = Clearable()
+    if media is not None and counted.chat.media:
+        files = clearable_media(counted, messages, policy, media, task.counter)
+    clearing = clear(
+        (results, files),
+        table or ToolResultsPolicy(exclude=()),
+        cost_tokens=sum([costs[index] for index in counted.free if index >= cut]),
+        room_tokens=room_tokens,
+        cut=cut,
+        last=last,
+    )
+    return clearing, [cost - clearing.saved.get(index, 0) for index, cost in enumerate(costs)]
+
+
+def _too_large(counted: CountedChat, costs: Sequence[int], largest_tokens: int) -> dict[int, Margin]:
+    """Return the messages of groups that cost more than the largest, each with its group's margin."""
+    margins: dict[int, Margin] = {}
+    starts = counted.plan.starts
+    for last in counted.free:
+        group = range(starts.get(last, last), last + 1)
+        tokens = sum([costs[index] for index in group])
+        if tokens > largest_tokens:
+            margins |= dict.fromkeys(group, Margin(tokens, largest_tokens))
+    return margins
 
 
 def _keep_window(
-    plan: Plan, costs: Sequence[int], room_tokens: int, slack: int, cut: int | None
+    plan: Plan, costs: Sequence[int], room_tokens: int, slack: int, cut: int | None, *, needs_half: bool
 ) -> tuple[Newest, frozenset[int]]:
     """Return the kept messages, and the messages that only the window drops.
 
     `cut` is the index of the last text's first kept message; None if it was not found or may not stay.
-    Margins are relative to the whole room.
+    Margins are relative to the whole room. With `needs_half`, slack is not left free if that would leave more
+    than half of the room empty.
     """
     full = newest(plan, costs, room_tokens)
-    history = _free_messages(plan)
+    history = [index for index in range(plan.mandatory) if index not in plan.fixed]
     if len(full.kept) == len(history):
         return full, frozenset()
     kept = tuple([index for index in reversed(history) if cut is not None and index >= cut])
     if cut is None or sum([costs[index] for index in kept]) > room_tokens:
         kept = newest(plan, costs, room_tokens * (1_000 - slack) // 1_000).kept or full.kept
+    if needs_half and 2 * sum([costs[index] for index in kept]) < room_tokens:
+        kept = full.kept
     return Newest(kept, full.margins), frozenset(full.kept).difference(kept)
-
-
-def _free_messages(plan: Plan) -> list[int]:
-    """Return the messages of the history that may be kept or left out, oldest first."""
-    return [index for index in range(plan.mandatory) if index not in plan.fixed]
 
 
 def _allowed_cuts(plan: Plan) -> frozenset[int]:

@@ -1,70 +1,40 @@
-"""Messages of a chat: their checks, the texts that are counted, and their calls and results."""
+"""Messages of a chat: their checks, the texts that are counted, and their calls, results and media.
 
-from collections.abc import Sequence
-from enum import StrEnum
-from typing import Any, Literal
+A content is a text, a list of blocks, or other JSON, which is one block. A block is a text, media, or opaque.
+"""
 
-from msgspec import UNSET, Struct, ValidationError, convert
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from apportion.core.canonical_json import canonical_json, canonical_json_of_each
+from msgspec import Struct
+
+from apportion.core.canonical_json import canonical_json_of_each
 from apportion.core.errors import ErrorCode, EventError
-from apportion.core.events import Closed, Name, Opt
+from apportion.core.media import Media, media_of, without_data
+from apportion.core.strategies.conversation.policy import ConversationPolicy
 from apportion.core.text.tokens import TokenCounter
-from apportion.core.wire.refusal import refusal
 
 _KNOWN_FIELDS = frozenset({"role", "content", "tool_calls", "tool_call_id"})
-
-
-class MessageRole(StrEnum):
-    """Role of a message's author."""
-
-    SYSTEM = "system"
-    DEVELOPER = "developer"
-    USER = "user"
-    ASSISTANT = "assistant"
-    TOOL = "tool"
-
-
-_PLAIN_ROLES = tuple(str(role) for role in MessageRole if role is not MessageRole.TOOL)
+_PLAIN_ROLES = ("system", "developer", "user", "assistant")
 """Roles of messages that may have only a content. Not a set: an unchecked role may have no hash."""
+_THOUGHTS = ("thinking", "redacted_thinking", "reasoning")
+_SERVER_CALLS = ("server_tool_use", "mcp_tool_use")
+"""Types of Anthropic's calls that the provider answers; their results name them by `tool_use_id`."""
 
 
-class TextPart(Closed, frozen=True):
-    """A part of a content."""
-
-    type: Literal["text"]
-    text: str
-
-
-class Function(Closed, frozen=True):
-    """The called function; the arguments are the model's JSON, valid or not."""
-
-    name: Name
-    arguments: str
-
-
-class ToolCall(Closed, frozen=True):
+class ToolCall(Struct, frozen=True):
     """One call of an assistant's message."""
 
-    id: Name
-    type: Literal["function"]
-    function: Function
+    id: str
+    name: str
 
 
-class ChatMessage(Struct, frozen=True):
-    """The fields of a message that are read; it may have more."""
+class Link(Struct, frozen=True):
+    """An id that a block of a message defines or names. A required name must be defined earlier."""
 
-    role: MessageRole
-    content: str | tuple[TextPart, ...] | None = None
-    tool_calls: Opt[tuple[ToolCall, ...]] = UNSET
-    tool_call_id: Opt[Name] = UNSET
-
-    @property
-    def text(self) -> str:
-        """The content as one text: parts are joined without a separator."""
-        if isinstance(self.content, tuple):
-            return "".join(part.text for part in self.content)
-        return self.content or ""
+    index: int
+    id: str
+    is_required: bool = False
 
 
 class Chat(Struct, frozen=True):
@@ -72,50 +42,93 @@ class Chat(Struct, frozen=True):
 
     roles: list[str]
     texts: list[str]
-    """The contents."""
+    """The text of each content: its text blocks, joined without a separator."""
+    blocks: list[tuple[int, str]]
+    """Index of a message, and canonical JSON of an opaque block of its content."""
     extras: list[tuple[int, str]]
     """Index of a message, and canonical JSON of its tool calls or of its other fields."""
     calls: dict[int, tuple[ToolCall, ...]]
     """Its calls, by index of the message."""
     results: dict[int, str]
     """The id of the call that it answers, by index of the message."""
+    media: dict[int, list[Media]]
+    """The media of its content, by index of the message."""
+    files: list[int]
+    """Index of a message, for each file in its other fields."""
+    blank: list[int]
+    """Messages without anything for the model to read but thoughts, results apart."""
+    defined: list[Link]
+    named: list[Link]
 
-    def costs(self, contents: Sequence[int], counter: TokenCounter, overhead_tokens: int) -> list[int]:
+    def content_costs(
+        self, texts: Sequence[int], counter: TokenCounter, policy: ConversationPolicy
+    ) -> Sequence[int]:
+        """Return the cost of each content: the count of its text, its opaque blocks and its media."""
+        if not self.blocks and not self.media:
+            return texts
+        costs = [*texts]
+        if self.blocks:
+            counts = counter.count_many([text for _, text in self.blocks])
+            for (index, _), tokens in zip(self.blocks, counts, strict=True):
+                costs[index] += tokens
+        for index, media in self.media.items():
+            costs[index] += sum(map(policy.media_tokens, media))
+        return costs
+
+    def costs(self, contents: Sequence[int], counter: TokenCounter, policy: ConversationPolicy) -> list[int]:
         """Return the cost of each message: content, tool calls, other fields, overhead.
 
-        `contents` has the counts of the contents.
+        `contents` has the costs of the contents.
         """
+        overhead_tokens = policy.conversation.message_overhead_tokens
         costs = [tokens + overhead_tokens for tokens in contents]
         extras = counter.count_many([text for _, text in self.extras])
         for (index, _), tokens in zip(self.extras, extras, strict=True):
             costs[index] += tokens
+        for index in self.files:
+            costs[index] += policy.media_tokens(Media("unknown"))
         return costs
+
+
+class Found(Struct, frozen=True):
+    """JSON that is counted, by its place, and the index of its message; encoding all at once is faster."""
+
+    extras: dict[str, Any]
+    owners: list[int]
+    blocks: dict[str, Any]
+    owners_of_blocks: list[int]
 
 
 def read(history: Sequence[dict[str, Any]], new_message: dict[str, Any]) -> Chat:
     """Return the messages as a chat.
 
     Raises:
-        EventError: a message does not have OpenAI's chat format.
+        EventError: the role is unknown, or a call or a result has no id.
     """
-    chat = Chat([], [], [], {}, {})
+    chat = Chat([], [], [], [], {}, {}, {}, [], [], [], [])
     roles, texts = chat.roles, chat.texts
-    others: dict[str, dict[str, Any]] = {}
-    owners: list[int] = []
+    found = Found({}, [], {}, [])
     for message in (*history, new_message):
         role, content = message.get("role", ""), message.get("content")
         if len(message) != 2 or type(content) is not str or role not in _PLAIN_ROLES:  # noqa: PLR2004 - role and content
             index = len(texts)
-            new = index == len(history)
-            pointer = "$.conversation.new_message" if new else f"$.conversation.messages[{index}]"
-            content = _read_one(chat, index, message, pointer)
-            if names := message.keys() - _KNOWN_FIELDS:
-                others[pointer] = {name: message[name] for name in names}
-                owners.append(index)
+            content = _read_one(chat, found, index, message, pointer_of(index, len(history)))
+        elif not content or content.isspace():
+            chat.blank.append(len(texts))
         roles.append(role)
         texts.append(content)
-    chat.extras.extend(zip(owners, map(bytes.decode, canonical_json_of_each(others)), strict=True))
+    chat.extras.extend(
+        zip(found.owners, map(bytes.decode, canonical_json_of_each(found.extras)), strict=True)
+    )
+    chat.blocks.extend(
+        zip(found.owners_of_blocks, map(bytes.decode, canonical_json_of_each(found.blocks)), strict=True)
+    )
     return chat
+
+
+def pointer_of(index: int, messages: int) -> str:
+    """Return the place of a message; a history of so many messages comes before the new message."""
+    return "$.conversation.new_message" if index == messages else f"$.conversation.messages[{index}]"
 
 
 def check_pins(pinned: Sequence[int], messages: int) -> None:
@@ -126,30 +139,146 @@ def check_pins(pinned: Sequence[int], messages: int) -> None:
             raise EventError(ErrorCode.INVALID_VALUE, text, f"$.conversation.pinned[{position}]")
 
 
-def _read_one(chat: Chat, index: int, message: dict[str, Any], pointer: str) -> str:
-    """Check a message, and return its content as text; records its calls or its result in `chat`."""
-    known = _checked(message, pointer)
-    if known.tool_calls:
-        chat.extras.append((index, canonical_json(message["tool_calls"]).decode()))
-        chat.calls[index] = known.tool_calls
-    if known.tool_call_id is not UNSET:
-        chat.results[index] = known.tool_call_id
-    return known.text
+def is_text(block: Any) -> bool:
+    """Return whether a block is a text."""
+    if isinstance(block, str):
+        return True
+    return isinstance(block, Mapping) and block.get("type") == "text" and isinstance(block.get("text"), str)
 
 
-def _checked(message: dict[str, Any], pointer: str) -> ChatMessage:
-    try:
-        known = convert(message, ChatMessage)
-    except ValidationError as error:
-        refused = refusal(str(error))
-        raise EventError(refused.code, refused.message, pointer + refused.pointer[1:]) from None
-    if known.tool_calls is not UNSET and known.role is not MessageRole.ASSISTANT:
-        text = "only an assistant's message has tool calls; leave them out"
-        raise EventError(ErrorCode.INVALID_VALUE, text, f"{pointer}.tool_calls")
-    if known.tool_call_id is not UNSET and known.role is not MessageRole.TOOL:
+def blocks_of(content: Any) -> list[Any]:
+    """Return the blocks of a content that is no text, in their order."""
+    if content is None:
+        return []
+    return content if isinstance(content, list) else [content]
+
+
+def text_of(content: Any) -> str:
+    """Return the text of a content: its text blocks, joined without a separator."""
+    if isinstance(content, str):
+        return content
+    texts = [
+        block if isinstance(block, str) else block["text"] for block in blocks_of(content) if is_text(block)
+    ]
+    return "".join(texts)
+
+
+def is_blank(block: Any) -> bool:
+    """Return whether a block is a text without a visible character."""
+    return is_text(block) and not text_of([block]).strip()
+
+
+def _read_one(chat: Chat, found: Found, index: int, message: dict[str, Any], pointer: str) -> str:
+    """Check a message, and return its content as text; records everything else in `chat`."""
+    role = _role(message, pointer)
+    calls = _read_calls(chat, found, index, message, pointer)
+    if role == "tool":
+        chat.results[index] = _id(message, "tool_call_id", pointer, "a result names the call that it answers")
+    elif message.get("tool_call_id") is not None:
         text = "only a tool's message answers a call; leave it out"
         raise EventError(ErrorCode.INVALID_VALUE, text, f"{pointer}.tool_call_id")
-    if known.tool_call_id is UNSET and known.role is MessageRole.TOOL:
-        text = "a tool's message names the call that it answers"
-        raise EventError(ErrorCode.MISSING_FIELD, text, f"{pointer}.tool_call_id")
-    return known
+    content = message.get("content")
+    if isinstance(content, str):
+        text, has_more = content, False
+    else:
+        text, has_more = _read_blocks(chat, found, index, content, f"{pointer}.content")
+    others = {name: value for name, value in message.items() if name not in _KNOWN_FIELDS}
+    if others:
+        without, files = without_data(others)
+        found.extras[pointer] = without if files else others
+        found.owners.append(index)
+        chat.files.extend([index] * files)
+    if not (text.strip() or has_more or calls or role == "tool" or others.keys() - {"name"}):
+        chat.blank.append(index)
+    return text
+
+
+def _role(message: Mapping[str, Any], pointer: str) -> str:
+    role = message.get("role")
+    if role != "tool" and role not in _PLAIN_ROLES:
+        text = "a role is system, developer, user, assistant or tool"
+        code = ErrorCode.INVALID_VALUE if isinstance(role, str) else ErrorCode.WRONG_TYPE
+        raise EventError(code if "role" in message else ErrorCode.MISSING_FIELD, text, f"{pointer}.role")
+    return str(role)
+
+
+def _read_calls(
+    chat: Chat, found: Found, index: int, message: dict[str, Any], pointer: str
+) -> tuple[ToolCall, ...]:
+    calls, pointer = message.get("tool_calls"), f"{pointer}.tool_calls"
+    if calls is None or calls == []:
+        return ()
+    if message["role"] != "assistant":
+        text = "only an assistant's message has tool calls; leave them out"
+        raise EventError(ErrorCode.INVALID_VALUE, text, pointer)
+    if not isinstance(calls, list):
+        raise EventError(ErrorCode.WRONG_TYPE, "tool calls are a list", pointer)
+    own = tuple([_call(call, f"{pointer}[{number}]") for number, call in enumerate(calls)])
+    chat.calls[index] = own
+    found.extras[pointer], files = without_data(calls)
+    found.owners.append(index)
+    chat.files.extend([index] * files)
+    for call in calls:
+        _link(chat, index, call)
+    return own
+
+
+def _read_blocks(chat: Chat, found: Found, index: int, content: Any, pointer: str) -> tuple[str, bool]:
+    """Return the text of a list of blocks, and whether the model can read more than text and thoughts."""
+    texts, has_more = [], False
+    for number, block in enumerate(blocks_of(content)):
+        if is_text(block):
+            texts.append(block if isinstance(block, str) else block["text"])
+            if len(block) == 2 or isinstance(block, str):  # noqa: PLR2004 - type and text
+                continue
+            block = {name: value for name, value in block.items() if name not in ("type", "text")}  # noqa: PLW2901
+        elif isinstance(block, Mapping):
+            if media := media_of(block):
+                chat.media.setdefault(index, []).append(media)
+                has_more = True
+                continue
+            _link(chat, index, block)
+            has_more = has_more or block.get("type") not in _THOUGHTS
+        else:
+            has_more = True
+        counted, files = without_data(block)
+        if files:
+            chat.media.setdefault(index, []).extend([Media("unknown")] * files)
+        if counted != {}:
+            found.blocks[f"{pointer}[{number}]"] = counted
+            found.owners_of_blocks.append(index)
+    return "".join(texts), has_more
+
+
+def _link(chat: Chat, index: int, block: Mapping[str, Any]) -> None:
+    """Record the ids that a block or a call defines and names."""
+    if isinstance(own := block.get("id"), str):
+        chat.defined.append(Link(index, own, block.get("type") in _SERVER_CALLS))
+    caller = block.get("caller")
+    for number, name in enumerate(_names(block, caller)):
+        chat.named.append(Link(index, name, is_required=number == 0 and name == block.get("tool_use_id")))
+
+
+def _names(block: Mapping[str, Any], caller: Any) -> Iterator[str]:
+    for name in (block.get("tool_use_id"), block.get("approval_request_id")):
+        if isinstance(name, str):
+            yield name
+    if isinstance(caller, Mapping) and isinstance(caller.get("tool_id"), str):
+        yield caller["tool_id"]
+
+
+def _call(call: Any, pointer: str) -> ToolCall:
+    if not isinstance(call, Mapping):
+        raise EventError(ErrorCode.WRONG_TYPE, "a call is an object", pointer)
+    called = call.get(call.get("type", "function"), call)
+    name = called.get("name") if isinstance(called, Mapping) else None
+    return ToolCall(_id(call, "id", pointer, "a call has an id, which its result names"), str(name or "tool"))
+
+
+def _id(fields: Mapping[str, Any], name: str, pointer: str, text: str) -> str:
+    given = fields.get(name)
+    if given is None:
+        raise EventError(ErrorCode.MISSING_FIELD, text, f"{pointer}.{name}")
+    if not isinstance(given, str) or not given:
+        raise EventError(ErrorCode.WRONG_TYPE, f"{text}; give a text", f"{pointer}.{name}")
+    return given

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Struct
 from pydantic import Field
 
 from apportion.core.events import MAX_INTEGER
+from apportion.core.media import Media, media_tokens
 from apportion.core.strategy_api.policy import (
     AddedLater,
     Count,
@@ -25,7 +26,9 @@ DEFAULT_TOTAL_TOKENS = 100_000
 class ConversationTable(PolicyTable):
     """`[conversation]`: the parts, and the overhead of a message.
 
-    With `gaps`, messages before the first that does not fit may still be sent.
+    With `gaps`, messages before the first that does not fit may still be sent. With `whole_system_prompt`,
+    the system prompt is always sent whole, and uses the part of the messages. With `repair`, messages that no
+    provider accepts are left out, and a call is sent directly before its results; see module `repair`.
     """
 
     system_tokens: Count = 10_000
@@ -33,6 +36,8 @@ class ConversationTable(PolicyTable):
     response_tokens: Count = 40_000
     message_overhead_tokens: Count = 4
     gaps: bool = False
+    whole_system_prompt: AddedLater[bool] = False
+    repair: AddedLater[bool] = False
 
 
 class WindowPolicy(PolicyTable):
@@ -60,6 +65,31 @@ class ToolResultsPolicy(PolicyTable):
     exclude: tuple[OwnName, ...] = Field((), strict=False)
 
 
+class MediaPolicy(PolicyTable):
+    """`[media]`: the tokens of images, documents and audio; see `core.media` for the rules of images.
+
+    If the table is given, old media are cleared in the steps of `[tool_results]`. The newest `keep` media of
+    the history are never cleared.
+    """
+
+    image: Literal["auto", "area", "tiles", "patches"] | Count = "auto"
+    document: Count = 1_500
+    audio: Count = 1_000
+    unknown_tokens: Count = 2_000
+    keep: Count = 3
+
+
+class ShortenPolicy(PolicyTable):
+    """`[shorten]`: the largest texts and results, once a history does not fit whole. 0: off.
+
+    `message_tokens` bounds each message of the history, `newest_tokens` each message that is always sent, and
+    the results of one message's calls together. Both scale with the total, as the parts do.
+    """
+
+    message_tokens: Count = 0
+    newest_tokens: Count = 0
+
+
 class Parts(Struct, frozen=True):
     """A total and its parts; the response's part is left to the model."""
 
@@ -78,6 +108,28 @@ class ConversationPolicy(Policy):
     conversation: ConversationTable = ConversationTable()
     prefix: AddedLater[WindowPolicy] = WindowPolicy()
     tool_results: AddedLater[ToolResultsPolicy | None] = None
+    media: AddedLater[MediaPolicy | None] = None
+    shorten: AddedLater[ShortenPolicy] = ShortenPolicy()
+
+    def media_tokens(self, media: Media) -> int:
+        """Return the cost of a medium; without `[media]`, by the defaults of the table."""
+        table = self.media or MediaPolicy()
+        return media_tokens(
+            media,
+            image=table.image,
+            document=table.document,
+            audio=table.audio,
+            unknown_tokens=table.unknown_tokens,
+        )
+
+    @property
+    def compares_messages(self) -> bool:
+        """Whether a stable window compares texts message by message, because more than results change."""
+        return self.media is not None or self.shorten != ShortenPolicy()
+
+    def scaled(self, tokens: int, total_tokens: int) -> int:
+        """Return a number of tokens of the policy's own total as a part of another total."""
+        return tokens * total_tokens // (self.budget_tokens or DEFAULT_TOTAL_TOKENS)
 
     @cached_property
     def prefix_ttl_s(self) -> int:

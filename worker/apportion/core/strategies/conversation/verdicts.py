@@ -1,16 +1,19 @@
 """Verdicts on a conversation: on the system prompt and on each message."""
 
+from collections.abc import Sequence
+
 from msgspec import UNSET
 
 from apportion.core.lru import process_wide
 from apportion.core.results import Fidelity
 from apportion.core.shrink import Shrunk
 from apportion.core.strategies.conversation.choose import Room
-from apportion.core.strategies.conversation.kept_history import CountedChat, KeptHistory
+from apportion.core.strategies.conversation.counted_chat import CountedChat
+from apportion.core.strategies.conversation.kept_history import KeptHistory
 from apportion.core.strategies.conversation.policy import Parts
 from apportion.core.strategy_api.verdict import Bound, GroupBounds, Verdict
 
-_SYSTEM, _MESSAGES = "system", "messages"
+_SYSTEM, MESSAGES = "system", "messages"
 _PROMPT_ID = "system_prompt"
 _PINNED = "pinned"
 
@@ -23,7 +26,7 @@ def _first_ids(bits: int) -> tuple[str, ...]:
 
 def group_bounds(parts: Parts) -> list[GroupBounds]:
     """Return the bounds of the system prompt and of the messages."""
-    return [GroupBounds(_SYSTEM, 0, parts.system_tokens), GroupBounds(_MESSAGES, 0, parts.messages_tokens)]
+    return [GroupBounds(_SYSTEM, 0, parts.system_tokens), GroupBounds(MESSAGES, 0, parts.messages_tokens)]
 
 
 def verdict_on_prompt(given: Shrunk, room: Room, *, sent: bool) -> list[Verdict]:
@@ -51,7 +54,7 @@ def verdicts_on_messages(counted: CountedChat, room: Room, kept: KeptHistory | N
     ids = (*_first_ids(history.bit_length())[:history], "new_message")
     full, too_old = Fidelity.FULL, Bound.HISTORY  # enums are slow to look up for each of many messages
     verdicts = [
-        Verdict(name, role, _MESSAGES, UNSET, UNSET, "", too_old, None, None, cost, cost)
+        Verdict(name, role, MESSAGES, UNSET, UNSET, "", too_old, None, None, cost, cost)
         for name, role, cost in zip(ids, counted.chat.roles, costs, strict=True)
     ]
     for index in plan.unsuitable:
@@ -69,8 +72,17 @@ def verdicts_on_messages(counted: CountedChat, room: Room, kept: KeptHistory | N
         verdicts[index].withheld_by = Bound.PREFIX
     for index in (*mandatory, *kept.kept):
         verdicts[index].fidelity, verdicts[index].bound = full, None
-    for index, tokens in kept.clearing.saved.items():
-        if verdicts[index].fidelity is not None:
-            verdicts[index].fidelity = Fidelity.CLEARED
-            verdicts[index].full_tokens = verdicts[index].tokens + tokens
+    _mark_smaller(verdicts, counted, kept)
     return verdicts
+
+
+def _mark_smaller(verdicts: Sequence[Verdict], counted: CountedChat, kept: KeptHistory) -> None:
+    """Set the fidelity of messages that are sent shortened or cleared."""
+    saved = {index: counted.given[index] - counted.contents[index] for index in counted.forms}
+    for index in {*saved, *kept.clearing.saved}:
+        verdict = verdicts[index]
+        if verdict.fidelity is not None:
+            is_cleared = index in kept.clearing.saved or counted.forms[index].is_cleared
+            verdict.fidelity = Fidelity.CLEARED if is_cleared else Fidelity.SHORTENED
+            tokens = saved.get(index, 0) + kept.clearing.saved.get(index, 0)
+            verdict.full_tokens = verdict.tokens + tokens

@@ -70,6 +70,11 @@ def with_pins_in_place(sent: SentChat, messages: int) -> SentChat:
     return replace(sent, pinned=sent.pinned[:before], history=history, rest=range(sent.end, messages))
 
 
+def with_rest(sent: SentChat, messages: int) -> SentChat:
+    """Return the text with the rest up to the new message, so that texts are compared message by message."""
+    return replace(sent, rest=range(sent.end, messages))
+
+
 def report_window(task: ConversationTask, kept: KeptHistory, sent: SentChat) -> WindowReport:
     """Return the report on a text."""
     sent_now, unchanged, broken = (_compare_in_place if sent.rest else _compare)(task, kept, sent)
@@ -157,7 +162,7 @@ def _digests_of_sent(
     task: ConversationTask, kept: KeptHistory, sent: Sequence[int], *, pins: int
 ) -> tuple[bytes, bytes]:
     """Return the digests of the first `pins` messages and of the others, after clearing."""
-    conversation, contents = task.own.conversation, kept.clearing.contents
+    conversation, contents = task.own.conversation, kept.rewritten
     chat = (*conversation.messages, as_message(conversation.new_message))
     digests = []
     for index in sent[:_DIGESTS_MAX]:
@@ -199,6 +204,7 @@ def _break_in_place(
         (kept.last_cut is None, WindowBreak.MESSAGES_CHANGED),
         (kept.last_cut != current.cut.index, WindowBreak.ROOM),
         (is_cleared, WindowBreak.CLEARED),
+        (bool(kept.rewritten.keys() & changed[:1]), WindowBreak.SHORTENED),
         (unchanged < pinned, WindowBreak.PINS_CHANGED),
     )
     return next((cause for holds, cause in causes if holds), WindowBreak.MESSAGES_CHANGED)

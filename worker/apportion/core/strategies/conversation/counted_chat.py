@@ -1,0 +1,43 @@
+"""A chat with its plan and the tokens of each message."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from apportion.core.strategies.conversation.groups import Plan
+from apportion.core.strategies.conversation.messages import Chat
+
+
+class Form(Struct, frozen=True):
+    """A new content of a message, and the count of its text."""
+
+    content: Any
+    tokens: int
+    is_cleared: bool = False
+
+
+class CountedChat(Struct, frozen=True):
+    """A conversation with its plan. Tokens are by message, the new message's last."""
+
+    chat: Chat
+    plan: Plan
+    texts: Sequence[int] = ()
+    """The counts of the texts."""
+    contents: Sequence[int] = ()
+    """The costs of the contents: their texts, opaque blocks and media."""
+    costs: Sequence[int] = ()
+    given: Sequence[int] = ()
+    """The costs of the contents before any was shortened."""
+    forms: Mapping[int, Form] = {}
+    """The shorter contents, by index of the message."""
+
+    @property
+    def free(self) -> list[int]:
+        """The messages of the history that may be kept or left out, oldest first."""
+        return [index for index in range(self.plan.mandatory) if index not in self.plan.fixed]
+
+    @property
+    def mandatory(self) -> list[int]:
+        """The messages that are always sent, in order."""
+        return [*self.plan.pinned, *range(self.plan.mandatory, len(self.costs))]
