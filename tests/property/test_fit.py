@@ -19,7 +19,7 @@ from support.fitted_chats import (
 )
 
 from apportion import FitError, FitOptions, Fitted, LocalSessions, fit
-from apportion.doors.fitting.chats import read_chat
+from apportion.doors.fitting.shapes import read_chat
 
 FIXED_ROLES = ("system", "developer")
 limits = st.integers(1, 400)

@@ -28,7 +28,7 @@ from apportion.doors.fitting import (
     fit,
     fit_async,
 )
-from apportion.doors.fitting.chats import KeptMessage
+from apportion.doors.fitting.shapes.form import KeptMessage
 
 Chat: TypeAlias = Sequence[dict[str, Any]] | AnthropicChat
 

@@ -8,7 +8,7 @@ from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage, conve
 
 from apportion.core.errors import ErrorCode
 from apportion.doors.fitting import FitError
-from apportion.doors.fitting.chats import KeptMessage
+from apportion.doors.fitting.shapes.form import KeptMessage
 from apportion.integrations.fitter import NEW, Fitter, FitterSettings, FrameworkHistory, Turn
 
 

@@ -7,7 +7,7 @@ from litellm.exceptions import BadRequestError
 from litellm.integrations.custom_logger import CustomLogger
 
 from apportion.doors.fitting import AnthropicChat, FitError
-from apportion.doors.fitting.chats import KeptMessage
+from apportion.doors.fitting.shapes.form import KeptMessage
 from apportion.integrations.fitter import NEW, Fitter, FitterSettings, FrameworkHistory, Turn
 
 _REMEDY = (

@@ -9,7 +9,7 @@ from agents.run_config import CallModelData, ModelInputData
 
 from apportion.core.errors import ErrorCode
 from apportion.doors.fitting import FitError
-from apportion.doors.fitting.chats import assistant_message, function_call
+from apportion.doors.fitting.shapes.form import assistant_message, function_call
 from apportion.integrations.fitter import NEW, Fitter, FitterSettings, FrameworkHistory, Turn
 
 Item: TypeAlias = Mapping[str, Any]

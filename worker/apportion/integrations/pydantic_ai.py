@@ -28,7 +28,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models import ModelRequestContext
 
-from apportion.doors.fitting.chats import KeptMessage, assistant_message, function_call
+from apportion.doors.fitting.shapes.form import KeptMessage, assistant_message, function_call
 from apportion.integrations.fitter import NEW, Fitter, FitterSettings, FrameworkHistory, Turn
 
 

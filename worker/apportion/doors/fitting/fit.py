@@ -1,18 +1,19 @@
 """The functions `fit`, in this process or through a gateway, and `fit_async`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from apportion.core.errors import EventError
-from apportion.doors.fitting.chats import AnthropicChat, Message, read_chat
 from apportion.doors.fitting.local_sessions import LocalSessions
 from apportion.doors.fitting.results import AsyncFitClient, FitClient, FitOptions, Fitted
+from apportion.doors.fitting.shapes import read_chat
 from apportion.doors.fitting.steps import Artifacts, fit_steps, placed, read_call
 
 _DEFAULTS = FitOptions()
 
 
 def fit(
-    messages: Sequence[Message] | AnthropicChat,
+    messages: Sequence[Any] | Mapping[str, Any],
     limit_tokens: int,
     *,
     session_id: str | None = None,
@@ -22,9 +23,10 @@ def fit(
 ) -> Fitted:
     """Return the messages that fit into a limit, and the decision.
 
-    A list is OpenAI's shape. A mapping with `messages` and `system` is Anthropic's. System and developer
-    messages, the user's last message and the last message are always kept. A tool call and its results stay
-    together. Artifacts become a message of the user before the user's last message. If `artifacts` is given,
+    `messages` is a list of messages, or a provider's body with one, in any shape of package `shapes`. The
+    first and the newest system and developer messages, the user's last message and the last message are
+    always kept. A tool call and its results stay together. Artifacts become a message of the user before the
+    user's last message, unless `FitOptions.place` names another place. If `artifacts` is given,
     even empty, the artifacts in the session's pool are candidates, too.
 
     `LocalSessions` as client keeps sessions in this process. Without a client, or without a session id, the
@@ -53,7 +55,7 @@ def fit(
 
 
 async def fit_async(
-    messages: Sequence[Message] | AnthropicChat,
+    messages: Sequence[Any] | Mapping[str, Any],
     limit_tokens: int,
     *,
     client: AsyncFitClient,

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
@@ -51,6 +51,13 @@ class FitOptions(Struct, frozen=True, kw_only=True):
     """Indices of messages that are always sent."""
     begins_with_user: bool = False
     """If a cut chat begins with the assistant, a user message is added before it; always for Anthropic."""
+    fixed: Literal["all", "first", "newest", "first_and_newest"] = "first_and_newest"
+    """The system and developer messages that are always sent; the others are history.
+
+    `first` are those before the first other message; `newest` is the last of all."""
+    place: Literal["message", "user", "system"] = "message"
+    """The place of artifacts: a message before the user's last one, the beginning of the user's last message,
+    or the end of the system prompt."""
     artifacts_tokens: int | None = None
     """The part of the limit that is for artifacts; by default a quarter."""
     policy: str = "fit"
@@ -67,11 +74,13 @@ class FitOptions(Struct, frozen=True, kw_only=True):
 class Fitted(Struct, frozen=True, kw_only=True):
     """The messages that fit, in the shape that came in, and the decisions."""
 
-    messages: list[dict[str, Any]]
+    body: Any
+    """The caller's body with the messages that fit; their list if a list came."""
+    messages: list[Any]
     sources: tuple[int | None, ...]
     """The index of the caller's message for each message; None for a message that `fit` has added."""
-    system: str | list[dict[str, Any]] | None
-    """Anthropic's system prompt, unchanged."""
+    system: Any
+    """The system prompt of a body, in its shape; None if it has none."""
     used_tokens: int
     """The exact number of tokens of the messages and the system prompt, by the policy's counter."""
     limit_tokens: int

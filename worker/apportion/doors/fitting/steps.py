@@ -7,7 +7,8 @@ history does not depend on the artifacts, and a provider's cache can keep its be
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from copy import deepcopy
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 from uuid import uuid4
@@ -17,10 +18,10 @@ from msgspec import UNSET, Struct, ValidationError, convert, json, to_builtins
 from apportion.core.bounds import Bounds
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Candidate, ContextRequest, Conversation
-from apportion.core.results import ContextComposed, ContextDecision, Fidelity, Status
+from apportion.core.results import ContextComposed, ContextDecision, Status
 from apportion.core.wire.refusal import refusal
-from apportion.doors.fitting.chats import KeptMessage, SentMessage, ShapedChat
 from apportion.doors.fitting.results import FitAnswer, FitError, FitOptions, Fitted
+from apportion.doors.fitting.shapes.form import KeptMessage, SentMessage, ShapedChat, is_blank
 from apportion.engine.counters import COUNTERS
 
 Artifacts: TypeAlias = Iterable[Candidate | Mapping[str, Any]]
@@ -33,6 +34,10 @@ OMITTED = "[earlier messages omitted]"
 _OMITTED_MAX_TOKENS = len(OMITTED) + OVERHEAD_TOKENS
 """The largest number of tokens of that message, because no counter gives more tokens than bytes."""
 _ARTIFACTS_SHARE = 4
+_GAP = "\n\n"
+"""The separator of artifacts and the text of the message that takes them."""
+_JOIN_TOKENS = 16
+"""Tokens that are reserved for joining artifacts to a message: the separator, and other merges of tokens."""
 _QUERY_MAX_CHARACTERS = Bounds().query_max_characters
 _ID_CHARACTERS = 32
 _MESSAGE = re.compile(r"\$\.conversation\.(?:messages\[(\d+)\]|new_message)")
@@ -82,7 +87,7 @@ class FitCall(Struct, frozen=True):
     @property
     def begins_with_user(self) -> bool:
         """True if the first message must not be the assistant's."""
-        return self.chat.is_anthropic or self.options.begins_with_user
+        return self.chat.shape.begins_with_user or self.options.begins_with_user
 
     @property
     def chat_tokens(self) -> int:
@@ -132,7 +137,7 @@ def fit_steps(call: FitCall) -> Steps:
     if composed.status in _FAILURES:
         argument, message = _FAILURES[composed.status]
         raise FitError(composed.status, message, f"$.{argument}", answer.decision)
-    kept = _kept(composed, len(call.chat.counted))
+    kept = _kept(composed, call.chat)
     _require_sendable(call, [message.index for message in kept], answer.decision)
     decision = _decision_of(answer)
     used_tokens, text, artifacts_decision = composed.tokens.used, "", None
@@ -142,18 +147,25 @@ def fit_steps(call: FitCall) -> Steps:
         if answer.composed.tokens.counter != composed.tokens.counter:
             message = "both policies need the same counter, so that their counts add up"
             raise FitError(ErrorCode.INVALID_POLICY, message, "$.options.artifacts_policy", decision)
-    if text:
+    count = COUNTERS[composed.tokens.counter].count
+    placed_in = _artifacts_message(call, kept) if text else None
+    if placed_in is not None:
+        kept[placed_in], tokens = _with_text(call, kept[placed_in], text, count)
+        used_tokens += tokens
+    elif text:
         used_tokens += answer.composed.tokens.used + OVERHEAD_TOKENS
-    sent = _with_artifacts(call.chat, kept, text)
+    sent = _with_artifacts(call, kept, "" if placed_in is not None else text)
     first = _first_of_assistant(sent)
     if call.begins_with_user and first is not None and len(kept) < len(call.chat.counted):
-        sent.insert(first, SentMessage({"role": "user", "content": OMITTED}))
-        used_tokens += COUNTERS[composed.tokens.counter].count(OMITTED) + OVERHEAD_TOKENS
+        sent.insert(first, _added(call.chat, OMITTED))
+        used_tokens += count(OMITTED) + OVERHEAD_TOKENS
     assert used_tokens <= call.limit_tokens, "the parts of the limit add up to it"
+    messages, system = [message.message for message in sent], call.chat.sent_system(kept)
     return Fitted(
-        messages=[message.message for message in sent],
+        body=call.chat.body(messages, system),
+        messages=messages,
         sources=tuple([message.source for message in sent]),
-        system=call.chat.system,
+        system=system,
         used_tokens=used_tokens,
         limit_tokens=call.limit_tokens,
         decision=decision,
@@ -165,7 +177,8 @@ def placed(error: EventError, chat: ShapedChat, request: ContextRequest) -> FitE
     """Return the error of a refused request, with its place in the call."""
     if match := _MESSAGE.match(error.pointer):
         index = len(chat.counted) - 1 if match[1] is None else int(match[1])
-        rest = "" if chat.is_anthropic else error.pointer[match.end() :]
+        rest = error.pointer[match.end() :]
+        rest = rest if chat.shape.is_counted_form or rest == ".role" else ""
         return FitError(error.code, error.message, chat.pointer(index) + rest)
     pointer = "$.options.policy" if request.candidates is UNSET else "$.options.artifacts_policy"
     if error.pointer not in _POLICY_POINTERS:
@@ -183,8 +196,29 @@ def _require_json(chat: ShapedChat) -> None:
             raise FitError(ErrorCode.NOT_JSON, text, chat.pointer(index)) from None
 
 
+def _lowered(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message with text blocks and functions alone, all else as `blocks`, as the engine reads it."""
+    if (content := message["content"]).__class__ is list and message["role"] == "assistant":
+        others = [block for block in content if block["type"] != "text"]
+        message = {**message, "content": [block for block in content if block["type"] == "text"]}
+        message |= {"blocks": others} if others else {}
+    if calls := message.get("tool_calls"):
+        known = [call.get(call["type"], {}) for call in calls]
+        functions = [
+            {"name": one["name"], "arguments": one.get("arguments", one.get("input"))} for one in known
+        ]
+        kept = [
+            {"id": call["id"], "type": "function", "function": function}
+            for call, function in zip(calls, functions, strict=True)
+        ]
+        message = {**message, "tool_calls": kept}
+        if kept != calls:
+            message["blocks"] = [*message.get("blocks", []), calls]
+    return message
+
+
 def _chat_request(call: FitCall) -> ContextRequest:
-    messages = [counted.message for counted in call.chat.counted]
+    messages = [_lowered(counted.message) for counted in call.chat.counted]
     return _request(
         call,
         policy=call.options.policy,
@@ -208,13 +242,24 @@ def _pins(call: FitCall) -> list[int]:
         message = f"there are {len(call.chat.messages)} messages; give the index of one of them, from 0"
         position = list(call.options.pinned).index(missing[0])
         raise FitError(ErrorCode.INVALID_VALUE, message, f"$.options.pinned[{position}]")
-    fixed = {
-        index
-        for index, message in enumerate(counted)
-        if message.message.get("role") in _FIXED_ROLES or message.source in pins
-    }
+    fixed = {index for index, message in enumerate(counted) if message.source in pins}
+    fixed.update(_fixed(call))
     question = _last_of_user(call.chat)
     return sorted((fixed if question is None else fixed | {question}) - {len(counted) - 1})
+
+
+def _fixed(call: FitCall) -> list[int]:
+    """Return the system and developer messages that are always sent, by `FitOptions.fixed`."""
+    roles = [counted.message.get("role") for counted in call.chat.counted]
+    system = [index for index, role in enumerate(roles) if role in _FIXED_ROLES]
+    first = [index for position, index in enumerate(system) if position == index]
+    by_option = {
+        "all": system,
+        "first": first,
+        "newest": system[-1:],
+        "first_and_newest": first + system[-1:],
+    }
+    return by_option[call.options.fixed]
 
 
 def _last_of_user(chat: ShapedChat) -> int | None:
@@ -225,12 +270,13 @@ def _last_of_user(chat: ShapedChat) -> int | None:
 def _artifacts_request(call: FitCall) -> ContextRequest:
     assert call.artifacts is not None, "a call without artifacts has no such request"
     question = _last_of_user(call.chat)
-    query = "" if question is None else _text(call.chat.counted[question].message)
+    reserved = OVERHEAD_TOKENS if call.options.place == "message" else _JOIN_TOKENS
+    query = "" if question is None else _text(call.chat.counted[question].message["content"])
     return _request(
         call,
         suffix="/artifacts",
         policy=call.options.artifacts_policy,
-        budget_tokens=max(0, call.artifacts_tokens - OVERHEAD_TOKENS),
+        budget_tokens=max(0, call.artifacts_tokens - reserved),
         candidates=tuple(call.artifacts),
         query=query[:_QUERY_MAX_CHARACTERS],
     )
@@ -265,15 +311,20 @@ def _candidate(index: int, given: Candidate | Mapping[str, Any]) -> Candidate:
         raise FitError(refused.code, refused.message, pointer) from None
 
 
-def _kept(composed: ContextComposed, counted: int) -> list[KeptMessage]:
-    """Return the kept messages in the chat's order."""
+def _kept(composed: ContextComposed, chat: ShapedChat) -> list[KeptMessage]:
+    """Return the kept messages in the order in which they are sent, with the contents that are new."""
     assert composed.messages is not UNSET, "a conversation has messages"
     kept = []
     for item, message in zip(composed.items, composed.messages, strict=True):
         name = item.id.removeprefix("messages/")
-        index = counted - 1 if item.id == "new_message" else int(name)
-        kept.append(KeptMessage(index, message["content"] if item.fidelity is Fidelity.CLEARED else None))
-    return sorted(kept, key=lambda message: message.index)
+        index = len(chat.counted) - 1 if item.id == "new_message" else int(name)
+        content = message.get("content")
+        kept.append(
+            KeptMessage(
+                index, None if content == _lowered(chat.counted[index].message)["content"] else content
+            )
+        )
+    return kept
 
 
 def _require_sendable(call: FitCall, kept: Sequence[int], decision: ContextDecision | None) -> None:
@@ -295,19 +346,55 @@ def _require_sendable(call: FitCall, kept: Sequence[int], decision: ContextDecis
         text = "each call needs its result and each result its call; complete them, or leave the message out"
         raise FitError(ErrorCode.INVALID_VALUE, text, chat.pointer(len(chat.counted) - 1), decision)
     for index in sorted(set(_pins(call)).difference(kept)):
+        if is_blank(chat.counted[index].message["content"]):
+            continue
         text = (
             "it belongs to a call without a result, or is inside of one; complete the call, or leave it out"
         )
         raise FitError(ErrorCode.INVALID_VALUE, text, chat.pointer(index), decision)
 
 
-def _with_artifacts(chat: ShapedChat, kept: Sequence[KeptMessage], text: str) -> list[SentMessage]:
+def _artifacts_message(call: FitCall, kept: Sequence[KeptMessage]) -> int | None:
+    """Return the position in `kept` of the message that takes the artifacts; None if they need their own."""
+    counted = call.chat.counted
+    for position, message in enumerate(kept):
+        is_system = counted[message.index].message["role"] in _FIXED_ROLES
+        is_place = is_system if call.options.place == "system" else message.index == _last_of_user(call.chat)
+        if is_place and call.options.place != "message" and _text(_content(call.chat, message)):
+            return position
+    return None
+
+
+def _with_text(
+    call: FitCall, kept: KeptMessage, text: str, count: Callable[[str], int]
+) -> tuple[KeptMessage, int]:
+    """Return a message with a text at its beginning (the system prompt: at its end), and the added tokens."""
+    content = _content(call.chat, kept)
+    is_system = call.options.place == "system"
+    new = deepcopy(content)
+    blocks = [{"text": content}] if isinstance(content, str) else new
+    texts = [block for block in blocks if block.get("text")]
+    block = texts[-1 if is_system else 0]
+    block["text"] = f"{block['text']}{_GAP}{text}" if is_system else f"{text}{_GAP}{block['text']}"
+    new = block["text"] if isinstance(content, str) else new
+    return KeptMessage(kept.index, new), count(_text(new)) - count(_text(content))
+
+
+def _content(chat: ShapedChat, kept: KeptMessage) -> Any:
+    return chat.counted[kept.index].message["content"] if kept.content is None else kept.content
+
+
+def _with_artifacts(call: FitCall, kept: Sequence[KeptMessage], text: str) -> list[SentMessage]:
     """Return the messages in the caller's shape, with the artifacts before the user's last message."""
+    chat = call.chat
     if not text:
         return chat.sent(kept)
     index = _artifacts_index(chat, [message.index for message in kept])
-    artifacts = SentMessage({"role": "user", "content": text})
-    return [*chat.sent(kept[:index]), artifacts, *chat.sent(kept[index:])]
+    return [*chat.sent(kept[:index]), _added(chat, text), *chat.sent(kept[index:])]
+
+
+def _added(chat: ShapedChat, text: str) -> SentMessage:
+    return SentMessage(chat.shape.message("user", text), "user")
 
 
 def _artifacts_index(chat: ShapedChat, kept: Sequence[int]) -> int:
@@ -330,9 +417,8 @@ def _artifacts_index(chat: ShapedChat, kept: Sequence[int]) -> int:
 
 def _first_of_assistant(sent: Sequence[SentMessage]) -> int | None:
     """Return the index of the first message after the system messages, if it is the assistant's."""
-    roles = [message.message["role"] for message in sent]
-    first = next((index for index, role in enumerate(roles) if role not in _FIXED_ROLES), None)
-    return first if first is not None and roles[first] == "assistant" else None
+    first = next((index for index, message in enumerate(sent) if message.role not in _FIXED_ROLES), None)
+    return first if first is not None and sent[first].role == "assistant" else None
 
 
 def _decision_of(answer: FitAnswer) -> ContextDecision:
@@ -340,6 +426,7 @@ def _decision_of(answer: FitAnswer) -> ContextDecision:
     return answer.decision
 
 
-def _text(message: Mapping[str, Any]) -> str:
-    content = message["content"] or ""
-    return content if isinstance(content, str) else "".join(part["text"] for part in content)
+def _text(content: Any) -> str:
+    if isinstance(content, list):
+        return "".join(block["text"] for block in content if block.get("type") == "text")
+    return content if isinstance(content, str) else ""

@@ -1,0 +1,47 @@
+"""The shapes of chats that `fit` reads and writes: one module a shape, and the table that recognises them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from apportion.core.errors import ErrorCode
+from apportion.doors.fitting.results import FitError
+from apportion.doors.fitting.shapes.anthropic import Anthropic
+from apportion.doors.fitting.shapes.form import SYSTEM, Counted, Piece, Shape, ShapedChat, plain, system_field
+from apportion.doors.fitting.shapes.openai_chat import OpenAIChat
+
+SHAPES: Sequence[Shape] = (
+    Anthropic(),
+    OpenAIChat(),
+)
+"""The shapes. The first that recognises a chat reads it; the last reads all others."""
+_SHAPES = "; ".join(shape.name for shape in SHAPES)
+
+
+def read_chat(given: Any) -> ShapedChat:
+    """Return a chat: a list of messages or items, or a provider's body with one.
+
+    Raises:
+        FitError: there is no message, a message is not a mapping, or it lacks what its shape demands.
+    """
+    given = given if isinstance(given, Mapping | Sequence) else plain(given)
+    body: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
+    field = next((shape.field for shape in SHAPES if shape.field in body), "messages")
+    items = body.get(field) if isinstance(given, Mapping) else given
+    if isinstance(items, str) and field == "input":
+        items = [{"role": "user", "content": items}]
+    if not isinstance(items, Sequence) or isinstance(items, str) or not items:
+        text = f"give a list with at least one message, or a body with one, in one of these shapes: {_SHAPES}"
+        raise FitError(ErrorCode.MISSING_FIELD, text, f"$.{field}")
+    messages = [plain(item) for item in items]
+    shape = next(shape for shape in SHAPES if shape.recognises(body, messages))
+    for index, item in enumerate(messages):
+        if not isinstance(item, Mapping):
+            text = f"a message is a mapping, and a chat has one of these shapes: {_SHAPES}"
+            raise FitError(ErrorCode.WRONG_TYPE, text, f"$.{field}[{index}]")
+    system = body.get(system_field(shape, body)) if shape.system_fields else None
+    counted = (
+        []
+        if not system
+        else [Counted({"role": "system", "content": shape.read_system(plain(system))}, [Piece(SYSTEM)])]
+    )
+    return ShapedChat(shape, given, messages, [*counted, *shape.read(messages)], system)

@@ -1,0 +1,380 @@
+"""The internal form of all chats: messages as they are counted, and their way back into the caller's shape.
+
+A counted message knows its pieces: the caller's items, or blocks of items. If all pieces of an item are sent
+unchanged, the item leaves as it came. Otherwise it is rebuilt from the pieces that are sent.
+"""
+
+import base64
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import groupby
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
+
+from msgspec import Struct
+
+from apportion.core.canonical_json import canonical_json_of_any
+from apportion.core.errors import ErrorCode, EventError
+from apportion.core.events import MAX_INTEGER
+from apportion.core.media import stub_of
+from apportion.doors.fitting.results import FitError
+
+SYSTEM = -1
+"""The item of a system prompt that is not among the messages."""
+WHOLE = -1
+"""The position of a piece that has the whole content of its message."""
+_DEPTH_MAX = 100
+Item: TypeAlias = Any
+_ARGUMENTS = {"function": "arguments", "custom": "input"}
+"""The field with the arguments, by the type of a call."""
+Part: TypeAlias = tuple[Literal["block", "call", "result"], dict[str, Any]]
+
+
+class Piece(NamedTuple):
+    """An item of the caller, or a block of an item, by index.
+
+    `position` is the index in the counted content, or `WHOLE`; None for a piece without content, like a call.
+    """
+
+    item: int
+    block: int | None = None
+    position: int | None = WHOLE
+
+
+class Counted(Struct, frozen=True):
+    """A message as it is counted, and its pieces in the caller's order."""
+
+    message: dict[str, Any]
+    pieces: Sequence[Piece]
+
+    @property
+    def source(self) -> int:
+        """The first item of the message."""
+        return self.pieces[0].item
+
+    def is_blank(self, piece: Piece) -> bool:
+        """Return whether a piece is a blank text. A result is never blank."""
+        if self.message["role"] == "tool" or piece.position is None:
+            return False
+        content = self.message["content"]
+        return is_blank(content if piece.position == WHOLE else content[piece.position])
+
+
+class KeptMessage(Struct, frozen=True):
+    """A counted message that is sent, by its index; `content` is its new content, if it has one."""
+
+    index: int
+    content: Any = None
+
+
+class SentMessage(Struct, frozen=True):
+    """A message that is sent, and the index of the caller's item; None for an added message."""
+
+    message: Item
+    role: str
+    source: int | None = None
+
+
+class Shape(ABC):
+    """A shape of chats: how it is recognised, read and rewritten. The defaults are those of most shapes."""
+
+    name: ClassVar[str]
+    field: ClassVar[str] = "messages"
+    """The field of a body that has the items."""
+    system_fields: ClassVar[tuple[str, ...]] = ()
+    """The fields of a body that may have the system prompt."""
+    blocks_field: ClassVar[str] = "content"
+    begins_with_user: ClassVar[bool] = False
+    sends_blanks: ClassVar[bool] = True
+    """False if a provider refuses blank texts."""
+    is_counted_form: ClassVar[bool] = False
+    """True if a place in a counted message is a place in the caller's message."""
+    unread: ClassVar[frozenset[str]] = frozenset({"cache_control"})
+    """Fields of blocks that the model does not read."""
+
+    @abstractmethod
+    def recognises(self, body: Mapping[str, Any], items: Sequence[Item]) -> bool:
+        """Return whether a body (empty for a bare list) with these items has this shape."""
+
+    @abstractmethod
+    def read(self, items: Sequence[Item]) -> Iterator[Counted]:
+        """Yield the items as counted messages."""
+
+    def message(self, role: str, text: str) -> Item:
+        """Return an added message."""
+        return {"role": role, "content": text}
+
+    def system(self, new: Any) -> Any:
+        """Return a system prompt with a text or with blocks."""
+        return new
+
+    def read_system(self, system: Any) -> Any:
+        """Return the content of a system prompt as it is counted.
+
+        Raises:
+            FitError: it is not a text or a list of blocks.
+        """
+        content = self.inner(system)
+        if isinstance(content, str | list):
+            return self.content(content)
+        text = "a system prompt is a text or a list of blocks"
+        raise FitError(ErrorCode.WRONG_TYPE, text, f"$.{self.system_fields[0]}")
+
+    def inner(self, native: Any) -> Any:
+        """Return the blocks of an item, a result or a system prompt."""
+        return native.get(self.blocks_field) if isinstance(native, Mapping) else native
+
+    def rewrite(self, native: Any, new: Any) -> Any:
+        """Return an item or a result with a new content, or a block with a new text."""
+        if isinstance(new, str) and "role" not in native and native.get("type") != "tool_result":
+            return {**native, "text": new} if native.get("type") == "text" else {"type": "text", "text": new}
+        return {**native, self.blocks_field: new}
+
+    def content(self, content: Any) -> Any:
+        """Return a content as it is counted: a text, counted blocks, null, or other JSON."""
+        if isinstance(content, list):
+            return [self.block(native) for native in content]
+        return countable(content)
+
+    def block(self, native: Any) -> dict[str, Any]:
+        """Return a block as it is counted: a text, the stub of a medium, or an opaque block."""
+        if not isinstance(native, Mapping):
+            return (
+                text_block(native) if isinstance(native, str) else {"type": "json", "json": countable(native)}
+            )
+        return stub_of(native) or {"type": "opaque", **countable(native, self.unread)}
+
+
+class ShapedChat(Struct, frozen=True, dict=True):
+    """A chat of a shape, as it came and as it is counted."""
+
+    shape: Shape
+    given: Any
+    messages: Sequence[Item]
+    counted: Sequence[Counted]
+    system: Any = None
+
+    def pointer(self, index: int) -> str:
+        """Return the place of a counted message in the call."""
+        source = self.counted[index].source
+        if source == SYSTEM:
+            return f"$.{system_field(self.shape, self.given)}"
+        return f"$.{self.shape.field}[{source}]"
+
+    def sent(self, kept: Sequence[KeptMessage]) -> list[SentMessage]:
+        """Return kept messages, in their order, in the caller's shape, without the system prompt."""
+        pieces = [changed for message in kept for changed in self._changed(message)]
+        sent = []
+        for item, run in groupby(pieces, key=lambda changed: changed[0].item):
+            changes = list(run)
+            if item != SYSTEM:
+                sent.append(SentMessage(self._item(item, changes), changes[0][2], item))
+        return sent
+
+    def sent_system(self, kept: Sequence[KeptMessage]) -> Any:
+        """Return the system prompt, which may be rewritten."""
+        for message in kept:
+            if self.counted[message.index].source == SYSTEM and message.content is not None:
+                return self.shape.system(self._native_content(self.system, message))
+        return self.system
+
+    def body(self, messages: Sequence[Item], system: Any) -> Any:
+        """Return the caller's body with another context; a list if a list came."""
+        if not isinstance(self.given, Mapping):
+            return list(messages)
+        body = {**self.given, self.shape.field: list(messages)}
+        return body if system == self.system else {**body, system_field(self.shape, self.given): system}
+
+    @cached_property
+    def _parts(self) -> Counter[int]:
+        """Number of pieces, by item."""
+        return Counter(piece.item for counted in self.counted for piece in counted.pieces)
+
+    def _changed(self, kept: KeptMessage) -> Iterator[tuple[Piece, Any, str]]:
+        """Yield the sent pieces of a message, each with its new content and the role of the message."""
+        counted, new = self.counted[kept.index], kept.content
+        texts: dict[int, str | None] = {}
+        if new is not None:
+            texts = new_texts(counted.message["content"], new)
+        for piece in counted.pieces:
+            change = None
+            if piece.position == WHOLE and new is not None and piece.item != SYSTEM:
+                change = self._native_content(self._native(piece), kept)
+            elif piece.position is not None and piece.position != WHOLE and new is not None:
+                if piece.position not in texts:
+                    continue
+                change = texts[piece.position]
+            if change is not None or self.shape.sends_blanks or not counted.is_blank(piece):
+                yield piece, change, counted.message["role"]
+
+    def _native(self, piece: Piece) -> Any:
+        item = self.messages[piece.item]
+        return item if piece.block is None else self.shape.inner(item)[piece.block]
+
+    def _native_content(self, native: Any, kept: KeptMessage) -> Any:
+        """Return the new content of an item, a result or a system prompt: a text or blocks of the shape."""
+        if not isinstance(kept.content, list):
+            return kept.content
+        natives = self.shape.inner(native)
+        texts = new_texts(self.counted[kept.index].message["content"], kept.content)
+        return [self._block(natives[position], text) for position, text in texts.items()]
+
+    def _block(self, native: Any, text: Any) -> Any:
+        return native if text is None else self.shape.rewrite(native, text)
+
+    def _item(self, item: int, changes: Sequence[tuple[Piece, Any, str]]) -> Item:
+        """Return an item as it came, or with its sent blocks alone."""
+        blocks = [piece.block or 0 for piece, _, _ in changes]
+        is_changed = any(change is not None for _, change, _ in changes)
+        if len(changes) == self._parts[item] and blocks == sorted(blocks) and not is_changed:
+            return self.messages[item]
+        if changes[0][0].block is None:
+            return self._block(self.messages[item], changes[0][1])
+        sent = [self._block(self._native(piece), change) for piece, change, _ in changes]
+        return self.shape.rewrite(self.messages[item], sent)
+
+
+def system_field(shape: Shape, body: Mapping[str, Any]) -> str:
+    """Return the field of a body for the system prompt."""
+    return next((name for name in shape.system_fields if name in body), shape.system_fields[0])
+
+
+def read_parts(item: int, role: str, parts: Iterable[Part], **fields: Any) -> Iterator[Counted]:
+    """Yield an item's blocks as counted messages: each result alone, all blocks and calls between together.
+
+    `fields` are other fields of the first message.
+    """
+    content: list[Any] = []
+    calls: list[Any] = []
+    pieces: list[Piece] = []
+    for block, (kind, part) in enumerate(parts):
+        if kind == "result":
+            if pieces:
+                yield Counted(_message(role, content, calls, fields), pieces)
+            yield Counted({**part, **({} if pieces else fields)}, [Piece(item, block)])
+            content, calls, pieces, fields = [], [], [], {}
+        else:
+            (calls if kind == "call" else content).append(part)
+            pieces.append(Piece(item, block, len(content) - 1 if kind == "block" else None))
+    if pieces:
+        yield Counted(_message(role, content, calls, fields), pieces)
+
+
+def _message(role: str, content: Any, calls: Sequence[Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {"role": role, "content": content, **({"tool_calls": calls} if calls else {}), **fields}
+
+
+def call(
+    call_id: Any, name: Any, given: Any, pointer: str, *, kind: str = "function", **fields: Any
+) -> dict[str, Any]:
+    """Return a call as it is counted, with its other fields.
+
+    Raises:
+        FitError: it has no id or name, or its arguments are not JSON.
+    """
+    require(isinstance(call_id, str) and call_id, "a call needs an id", f"{pointer}.id")
+    require(isinstance(name, str) and name, "a call needs the name of its tool", f"{pointer}.name")
+    arguments = (
+        given if isinstance(given, str) else arguments_of({} if given is None else given, f"{pointer}.input")
+    )
+    called = {"name": name, _ARGUMENTS[kind]: countable(arguments)}
+    return {**countable(fields), "id": call_id, "type": kind, kind: called}
+
+
+def result(call_id: Any, content: Any, pointer: str, **fields: Any) -> dict[str, Any]:
+    """Return a result as it is counted, with its other fields.
+
+    Raises:
+        FitError: it does not name its call.
+    """
+    require(isinstance(call_id, str) and call_id, "a result needs the id of its call", pointer)
+    return {"role": "tool", "tool_call_id": call_id, "content": content, **countable(fields)}
+
+
+def require(condition: object, message: str, pointer: str) -> None:
+    """Raise FitError unless a condition holds."""
+    if not condition:
+        raise FitError(ErrorCode.MISSING_FIELD, message, pointer)
+
+
+def function_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
+    """Return a tool call as it is counted."""
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def assistant_message(texts: Sequence[Any], calls: Sequence[Any], blocks: Any) -> dict[str, Any]:
+    """Return an assistant's message as it is counted: text parts, tool calls, and other blocks as JSON."""
+    counted = {"role": "assistant", "content": texts, "tool_calls": calls, "blocks": blocks}
+    return {name: value for name, value in counted.items() if value or name == "content"}
+
+
+def text_block(text: str) -> dict[str, Any]:
+    """Return a text as a counted block."""
+    return {"type": "text", "text": countable(text)}
+
+
+def is_blank(content: Any) -> bool:
+    """Return whether a content, or a block of one, is a blank text or nothing."""
+    if isinstance(content, Mapping) and content.get("type") == "text":
+        content = content.get("text")
+    return not content or (isinstance(content, str) and not content.strip())
+
+
+def new_texts(counted: Any, new: Any) -> dict[int, str | None]:
+    """Return the new text of each sent block, by its index in the counted content; None if it is unchanged.
+
+    A new list lacks the blank texts, or has all blocks. A new text replaces all blocks.
+    """
+    if not isinstance(new, list) or not isinstance(counted, list):
+        return {0: new}
+    indices = list(range(len(counted)))
+    if len(new) != len(counted):
+        indices = [
+            index for index in indices if counted[index]["type"] != "text" or not is_blank(counted[index])
+        ]
+    pairs = zip(indices, new, strict=True)
+    return {index: None if block == counted[index] else block["text"] for index, block in pairs}
+
+
+def arguments_of(given: object, pointer: str) -> str:
+    """Return the arguments of a call as JSON.
+
+    Raises:
+        FitError: they are not JSON.
+    """
+    try:
+        return canonical_json_of_any(countable(given)).decode()
+    except (EventError, TypeError, ValueError):
+        text = "the input of a call is JSON; convert its parts"
+        raise FitError(ErrorCode.NOT_JSON, text, pointer) from None
+
+
+def plain(value: Any, depth: int = _DEPTH_MAX) -> Any:
+    """Return a value with mappings as dicts, sequences as lists, and SDK objects as dicts of their fields."""
+    if isinstance(value, Mapping) and depth:
+        return {name: plain(part, depth - 1) for name, part in value.items()}
+    if isinstance(value, list | tuple) and depth:
+        return [plain(part, depth - 1) for part in value]
+    dump: Callable[..., Any] | None = getattr(value, "model_dump", None)
+    return plain(dump(mode="json", exclude_none=True), depth - 1) if dump and depth else value
+
+
+def countable(value: Any, unread: frozenset[str] = frozenset(), depth: int = _DEPTH_MAX) -> Any:
+    """Return JSON that can be counted, without fields that the model does not read.
+
+    Integers beyond ±(2**53 - 1) become texts, lone surrogates U+FFFD, and bytes base64.
+    """
+    if isinstance(value, Mapping) and depth:
+        return {
+            countable(name): countable(part, unread, depth - 1)
+            for name, part in value.items()
+            if name not in unread
+        }
+    if isinstance(value, list | tuple) and depth:
+        return [countable(part, unread, depth - 1) for part in value]
+    if isinstance(value, str) and not value.isascii():
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return str(value) if isinstance(value, int) and abs(value) > MAX_INTEGER else value

@@ -1,0 +1,114 @@
+"""Items of OpenAI's Responses API.
+
+The items of a response (reasoning, calls, messages) are one counted message, as the model has written them.
+Calls of a computer, a shell, a patch or MCP are opaque, and so are their outputs, which name their call.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from apportion.doors.fitting.shapes.anthropic import blocks_of
+from apportion.doors.fitting.shapes.form import Counted, Item, Piece, Shape, call, countable, result, text_block
+
+_CALLS = {"function_call": ("function", "arguments"), "custom_tool_call": ("custom", "input")}
+_OUTPUTS = ("function_call_output", "custom_tool_call_output")
+_TEXTS = ("input_text", "output_text", "text", "summary_text", "reasoning_text")
+_BLOCKS = (*_TEXTS, "input_image", "input_file", "input_audio", "refusal")
+
+
+class Responses(Shape):
+    """A body with `input` and `instructions`, or a list of items."""
+
+    name = "OpenAI Responses"
+    field = "input"
+    system_fields = ("instructions",)
+    # https://platform.openai.com/docs/api-reference/responses: ids, states, encrypted copies, and citations
+    unread = frozenset({"id", "status", "encrypted_content", "annotations", "logprobs", "call_id", "phase"})
+
+    def recognises(self, body: Mapping[str, Any], items: Sequence[Item]) -> bool:
+        """Return whether the body has `input`, or a list has an item or a block of Responses."""
+        if body:
+            return self.field in body
+        kinds = [item.get("type") for item in items if isinstance(item, Mapping) and "content" not in item]
+        blocks = [block.get("type") for block in blocks_of(items)]
+        return any(kind is not None for kind in kinds if "role" not in items[0] or kind in (*_CALLS, *_OUTPUTS)) or any(
+            kind in ("input_text", "output_text", "input_image", "input_file") for kind in blocks
+        )
+
+    def read(self, items: Sequence[Item]) -> Iterator[Counted]:
+        """Yield a message for each response, and for each other item."""
+        response: list[int] = []
+        for index, item in enumerate(items):
+            kind, role = str(item.get("type", "message")), item.get("role", "assistant")
+            if kind in _OUTPUTS or kind.endswith(("_output", "_response")) or role != "assistant":
+                yield from self._response(items, response)
+                response = []
+                yield self._other(item, kind, index)
+            else:
+                response.append(index)
+        yield from self._response(items, response)
+
+    def inner(self, native: Any) -> Any:
+        """Return the blocks of a message, an output or the instructions."""
+        if isinstance(native, Mapping) and "output" in native:
+            return native["output"]
+        return super().inner(native)
+
+    def rewrite(self, native: Any, new: Any) -> Any:
+        """Return an item with a new content, or a block with a new text."""
+        kind = native.get("type", "message")
+        if kind in _BLOCKS:
+            return {**native, "text": new} if kind in _TEXTS else {"type": "input_text", "text": new}
+        if kind in _OUTPUTS:
+            return {**native, "output": new}
+        return {**native, "content": new} if kind == "message" else self.message("assistant", new)
+
+    def block(self, native: Any) -> dict[str, Any]:
+        """Return a block as it is counted."""
+        if isinstance(native, Mapping) and native.get("type") in ("input_text", "output_text"):
+            return {**countable(native, self.unread), "type": "text"}
+        return super().block(native)
+
+    def _other(self, item: Item, kind: str, index: int) -> Counted:
+        if kind in _OUTPUTS:
+            content = self.content(item.get("output") or "")
+            return Counted(result(item.get("call_id"), content, f"$.input[{index}].call_id"), [Piece(index)])
+        if "role" in item:
+            known = ("type", "role", "content", *self.unread)
+            fields = {name: countable(value) for name, value in item.items() if name not in known}
+            message = {"role": item["role"], "content": self.content(item.get("content")), **fields}
+            if isinstance(message["content"], list) and message["content"]:
+                pieces = [Piece(index, block, block) for block in range(len(message["content"]))]
+                return Counted(message, pieces)
+            return Counted(message, [Piece(index)])
+        opaque = {**self.block(item), **({"tool_use_id": item["call_id"]} if "call_id" in item else {})}
+        return Counted({"role": "assistant", "content": [opaque]}, [Piece(index, None, 0)])
+
+    def _response(self, items: Sequence[Item], indices: Sequence[int]) -> Iterator[Counted]:
+        content: list[Any] = []
+        calls: list[Any] = []
+        pieces: list[Piece] = []
+        for index in indices:
+            item = items[index]
+            kind, written = item.get("type", "message"), item.get("content")
+            if kind in _CALLS:
+                call_kind, field = _CALLS[kind]
+                known = ("type", "name", field, *self.unread)
+                fields = {name: value for name, value in item.items() if name not in known and value is not None}
+                pointer = f"$.input[{index}]"
+                called = call(item.get("call_id"), item.get("name"), item.get(field), pointer, kind=call_kind, **fields)
+                calls.append(called)
+                pieces.append(Piece(index, None, None))
+            elif kind == "message" and isinstance(written, list):
+                for block, native in enumerate(written):
+                    pieces.append(Piece(index, block, len(content)))
+                    content.append(self.block(native))
+            else:
+                pieces.append(Piece(index, None, len(content)))
+                content.append(text_block(written) if isinstance(written, str) else self._item_block(item))
+        if pieces:
+            yield Counted({"role": "assistant", "content": content, **({"tool_calls": calls} if calls else {})}, pieces)
+
+    def _item_block(self, item: Item) -> dict[str, Any]:
+        defined = item.get("call_id") or (item.get("id") if "approval" in str(item.get("type")) else None)
+        return {**self.block(item), **({"id": defined} if defined else {})}
