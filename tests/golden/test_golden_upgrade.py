@@ -24,6 +24,12 @@ from apportion.core.digests import digest
 HERE = Path(__file__).parent / "upgrade"
 ROOT = HERE.parents[2]
 COMMIT_OF_0_4_0 = "b43ccb65296f74da19beead816bd1336129825f0"
+MODULES_OF_0_4_0 = {
+    "core.canonical_json": "core.identity",
+    "core.digests": "core.identity",
+    "engine.policies": "policies",
+    "shell.stream": "stream",
+}
 ENDS = "ends: ValidationError"
 
 
@@ -76,9 +82,12 @@ def test_the_page_on_upgrades_says_what_0_4_0_does_with_each_new_field() -> None
 
 
 def by_0_4_0(folder: Path, records: list[Any], lines: list[Any], first_offset: int) -> dict[str, list[Any]]:
+    program = (HERE / "versions.py").read_text(encoding="utf-8")
+    for module, old in MODULES_OF_0_4_0.items():
+        program = program.replace(f"apportion.{module}", f"apportion.{old}")
     given = {"records": records, "events": lines, "first_offset": first_offset}
     done = subprocess.run(  # noqa: S603 - this interpreter
-        [sys.executable, HERE / "versions.py"],
+        [sys.executable, "-c", program],
         input=json.dumps(given).encode(),
         env={"PYTHONPATH": str(folder / "worker")},
         capture_output=True,

@@ -88,7 +88,7 @@ def section(title: str, *entries: str, preserve: bool = False) -> dict[str, Any]
     return {"title": title, "entries": list(entries), "preserve": preserve}
 
 
-def says(role: str, content: str | None = None, **fields: Any) -> dict[str, Any]:
+def says(role: str, content: Any = None, **fields: Any) -> dict[str, Any]:
     """Return a message."""
     return {"role": role, "content": content, **fields}
 

@@ -2,5 +2,5 @@
 
 __version__ = "0.5.0"
 """The version of the package, which names a release."""
-ENGINE_VERSION = "0.3.0"
+ENGINE_VERSION = "0.4.0"
 """The version in every decision. The same events under the same engine version give the same bytes."""

@@ -1,6 +1,6 @@
 """Answers to events, and the changelog behind them, by the version of the package on `PYTHONPATH`.
 
-It uses only what 0.4.0 has, too. As a program it reads the arguments of `answer` as JSON from standard input,
+It uses only what 0.4.0 has, too, in modules that had other names. As a program it reads the arguments of `answer` as JSON from standard input,
 and writes its result as JSON.
 """
 
@@ -15,6 +15,7 @@ from apportion.core.bounds import Bounds
 from apportion.core.canonical_json import canonical_json
 from apportion.core.composer import Composer
 from apportion.core.digests import digest
+from apportion.core.engine import Engine
 from apportion.core.errors import EventError
 from apportion.core.events import session_key
 from apportion.core.memory import Memory
@@ -24,6 +25,8 @@ from apportion.engine.policies import load_catalogue
 from apportion.library import ENGINE
 from apportion.shell.stream.state.row_format import Row
 from apportion.shell.stream.state.rows import PartitionRows
+
+ENGINE_VERSION_OF_0_4_0 = "0.3.0"
 
 
 @dataclass
@@ -45,7 +48,8 @@ def answer(records: list[Any], events: Iterable[Any], first_offset: int) -> dict
     rows, changelog = PartitionRows("changelog"), [*records]
     rows.read(Record(offset, *_decoded(record)) for offset, record in enumerate(records))
     rows.join(len(records))
-    composer = Composer(ENGINE, load_catalogue(None), "lanes", Memory(8, 100))
+    engine = Engine(ENGINE_VERSION_OF_0_4_0, ENGINE.counters)  # digests have the engine's version
+    composer = Composer(engine, load_catalogue(None), "lanes", Memory(8, 100))
     outcomes: list[str | None] = []
     for offset, line in enumerate(events, start=first_offset):
         try:

@@ -103,8 +103,7 @@ def test_a_call_is_sent_directly_before_its_late_result() -> None:
 def test_messages_between_a_call_and_its_late_result_can_be_cut() -> None:
     between = [says("user", "x" * 400), says("assistant", "y" * 400)] * 10
     answered = sent(repairing(300), calls("a"), *between, new=result("a", "1"))
-    assert ids(answered)[-2:] == ["messages/0", "new_message"]
-    assert len(ids(answered)) == 3
+    assert ids(answered) == ["messages/19", "messages/20", "messages/0", "new_message"]
 
 
 def test_a_call_without_a_result_does_not_take_the_messages_between_with_it() -> None:
@@ -117,8 +116,9 @@ def test_a_server_tools_result_is_kept_with_its_call() -> None:
     asked_server = says("assistant", [{"type": "server_tool_use", "id": "s", "name": "web_search"}])
     found = {"type": "web_search_tool_result", "tool_use_id": "s", "content": "c" * 400}
     history = [says("user", "x"), asked_server, says("assistant", [found])]
-    assert ids(sent(repairing(180), *history)) == ["messages/1", "messages/2", "new_message"]
-    assert ids(sent(repairing(120), *history)) == ["new_message"]
+    for room in range(20, 200, 10):
+        kept = ids(sent(repairing(room), *history))
+        assert ("messages/1" in kept) == ("messages/2" in kept)
     assert ids(sent(repairing(), *history[:1], history[2])) == ["messages/0", "new_message"]
 
 
@@ -202,7 +202,7 @@ def test_old_images_are_cleared_like_old_results() -> None:
         "cleared",
         "full",
     ]
-    text = {"type": "text", "text": "[file cleared, 200 tokens]"}
+    text = {"type": "text", "text": "[image cleared, 200 tokens]"}
     assert (answered.composed.messages or ())[0]["content"] == [image["content"][0], text]
     assert answered.decision.tool_results.cleared == 2  # type: ignore[union-attr]
 

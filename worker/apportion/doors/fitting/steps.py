@@ -148,19 +148,14 @@ def fit_steps(call: FitCall) -> Steps:
             message = "both policies need the same counter, so that their counts add up"
             raise FitError(ErrorCode.INVALID_POLICY, message, "$.options.artifacts_policy", decision)
     count = COUNTERS[composed.tokens.counter].count
-    placed_in = _artifacts_message(call, kept) if text else None
-    if placed_in is not None:
-        kept[placed_in], tokens = _with_text(call, kept[placed_in], text, count)
-        used_tokens += tokens
-    elif text:
-        used_tokens += answer.composed.tokens.used + OVERHEAD_TOKENS
-    sent = _with_artifacts(call, kept, "" if placed_in is not None else text)
+    sent, system, tokens = _with_artifacts(call, kept, text, count)
+    used_tokens += tokens
     first = _first_of_assistant(sent)
     if call.begins_with_user and first is not None and len(kept) < len(call.chat.counted):
         sent.insert(first, _added(call.chat, OMITTED))
         used_tokens += count(OMITTED) + OVERHEAD_TOKENS
     assert used_tokens <= call.limit_tokens, "the parts of the limit add up to it"
-    messages, system = [message.message for message in sent], call.chat.sent_system(kept)
+    messages = [message.message for message in sent]
     return Fitted(
         body=call.chat.body(messages, system),
         messages=messages,
@@ -250,8 +245,7 @@ def _pins(call: FitCall) -> list[int]:
 
 def _fixed(call: FitCall) -> list[int]:
     """Return the system and developer messages that are always sent, by `FitOptions.fixed`."""
-    roles = [counted.message.get("role") for counted in call.chat.counted]
-    system = [index for index, role in enumerate(roles) if role in _FIXED_ROLES]
+    system = _system_messages(call.chat)
     first = [index for position, index in enumerate(system) if position == index]
     by_option = {
         "all": system,
@@ -260,6 +254,12 @@ def _fixed(call: FitCall) -> list[int]:
         "first_and_newest": first + system[-1:],
     }
     return by_option[call.options.fixed]
+
+
+def _system_messages(chat: ShapedChat) -> list[int]:
+    return [
+        index for index, counted in enumerate(chat.counted) if counted.message.get("role") in _FIXED_ROLES
+    ]
 
 
 def _last_of_user(chat: ShapedChat) -> int | None:
@@ -356,11 +356,12 @@ def _require_sendable(call: FitCall, kept: Sequence[int], decision: ContextDecis
 
 def _artifacts_message(call: FitCall, kept: Sequence[KeptMessage]) -> int | None:
     """Return the position in `kept` of the message that takes the artifacts; None if they need their own."""
-    counted = call.chat.counted
+    chat, place = call.chat, call.options.place
+    fixed, question = _system_messages(chat), _last_of_user(chat)
     for position, message in enumerate(kept):
-        is_system = counted[message.index].message["role"] in _FIXED_ROLES
-        is_place = is_system if call.options.place == "system" else message.index == _last_of_user(call.chat)
-        if is_place and call.options.place != "message" and _text(_content(call.chat, message)):
+        is_place = place == "user" and message.index == question
+        is_place |= place == "system" and position == 0 and message.index in fixed
+        if is_place and _text(_content(chat, message)):
             return position
     return None
 
@@ -384,13 +385,24 @@ def _content(chat: ShapedChat, kept: KeptMessage) -> Any:
     return chat.counted[kept.index].message["content"] if kept.content is None else kept.content
 
 
-def _with_artifacts(call: FitCall, kept: Sequence[KeptMessage], text: str) -> list[SentMessage]:
-    """Return the messages in the caller's shape, with the artifacts before the user's last message."""
-    chat = call.chat
+def _with_artifacts(
+    call: FitCall, kept: Sequence[KeptMessage], text: str, count: Callable[[str], int]
+) -> tuple[list[SentMessage], Any, int]:
+    """Return the sent messages and system prompt with the artifacts, and the tokens of the artifacts."""
+    chat, position = call.chat, _artifacts_message(call, kept) if text else None
+    if position is not None:
+        changed = list(kept)
+        changed[position], tokens = _with_text(call, kept[position], text, count)
+        return chat.sent(changed), chat.sent_system(changed), tokens
+    sent, system, tokens = chat.sent(kept), chat.sent_system(kept), count(text) + OVERHEAD_TOKENS
     if not text:
-        return chat.sent(kept)
+        return sent, system, 0
+    if call.options.place == "system" and not chat.shape.system_fields:
+        return [SentMessage(chat.shape.message("system", text), "system"), *sent], system, tokens
+    if call.options.place == "system" and isinstance(chat.given, Mapping) and not system:
+        return sent, chat.shape.system(text), tokens
     index = _artifacts_index(chat, [message.index for message in kept])
-    return [*chat.sent(kept[:index]), _added(chat, text), *chat.sent(kept[index:])]
+    return [*chat.sent(kept[:index]), _added(chat, text), *chat.sent(kept[index:])], system, tokens
 
 
 def _added(chat: ShapedChat, text: str) -> SentMessage:

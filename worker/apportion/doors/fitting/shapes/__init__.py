@@ -5,13 +5,23 @@ from typing import Any
 
 from apportion.core.errors import ErrorCode
 from apportion.doors.fitting.results import FitError
+from apportion.doors.fitting.shapes.ai_sdk import AISDK
 from apportion.doors.fitting.shapes.anthropic import Anthropic
+from apportion.doors.fitting.shapes.converse import Converse
 from apportion.doors.fitting.shapes.form import SYSTEM, Counted, Piece, Shape, ShapedChat, plain, system_field
+from apportion.doors.fitting.shapes.gemini import Gemini
+from apportion.doors.fitting.shapes.langchain import LangChain, is_message
 from apportion.doors.fitting.shapes.openai_chat import OpenAIChat
+from apportion.doors.fitting.shapes.responses import Responses
 
-SHAPES: Sequence[Shape] = (
-    Anthropic(),
-    OpenAIChat(),
+SHAPES: Sequence[type[Shape]] = (
+    LangChain,
+    Responses,
+    Gemini,
+    Converse,
+    AISDK,
+    Anthropic,
+    OpenAIChat,
 )
 """The shapes. The first that recognises a chat reads it; the last reads all others."""
 _SHAPES = "; ".join(shape.name for shape in SHAPES)
@@ -32,16 +42,24 @@ def read_chat(given: Any) -> ShapedChat:
     if not isinstance(items, Sequence) or isinstance(items, str) or not items:
         text = f"give a list with at least one message, or a body with one, in one of these shapes: {_SHAPES}"
         raise FitError(ErrorCode.MISSING_FIELD, text, f"$.{field}")
-    messages = [plain(item) for item in items]
-    shape = next(shape for shape in SHAPES if shape.recognises(body, messages))
+    messages = [item if is_message(item) else plain(item) for item in items]
+    shape = next(shape for kind in SHAPES if (shape := kind()).recognises(body, messages))
     for index, item in enumerate(messages):
-        if not isinstance(item, Mapping):
+        if not shape.is_item(item):
             text = f"a message is a mapping, and a chat has one of these shapes: {_SHAPES}"
             raise FitError(ErrorCode.WRONG_TYPE, text, f"$.{field}[{index}]")
     system = body.get(system_field(shape, body)) if shape.system_fields else None
     counted = (
         []
         if not system
-        else [Counted({"role": "system", "content": shape.read_system(plain(system))}, [Piece(SYSTEM)])]
+        else [Counted({"role": "system", "content": _system_content(shape, plain(system))}, [Piece(SYSTEM)])]
     )
     return ShapedChat(shape, given, messages, [*counted, *shape.read(messages)], system)
+
+
+def _system_content(shape: Shape, system: Any) -> Any:
+    content = shape.inner(system)
+    if isinstance(content, str | list):
+        return shape.content(content)
+    text = "a system prompt is a text or a list of blocks"
+    raise FitError(ErrorCode.WRONG_TYPE, text, f"$.{shape.system_fields[0]}")

@@ -1,13 +1,17 @@
 """Vercel's AI SDK: `ModelMessage`, with tool calls and results as parts."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from apportion.doors.fitting.shapes.anthropic import blocks_of
-from apportion.doors.fitting.shapes.form import Counted, Item, Part, Piece, Shape, call, read_parts, result
+from apportion.doors.fitting.shapes.form import Item, Part, Shape, blocks_of, call, result
 
-_OWN_PARTS = ("tool-call", "tool-result", "tool-approval-request", "tool-approval-response")
-_MEDIA = ("image", "file")
+_LINKS = {
+    "tool-approval-request": ("id", "approvalId"),
+    "tool-approval-response": ("approval_request_id", "approvalId"),
+    "tool-call": ("id", "toolCallId"),
+    "tool-result": ("tool_use_id", "toolCallId"),
+}
+"""The link of an opaque block, by type: the counted field and the given one. Providers run these tools."""
 
 
 class AISDK(Shape):
@@ -20,25 +24,21 @@ class AISDK(Shape):
     def recognises(self, body: Mapping[str, Any], items: Sequence[Item]) -> bool:  # noqa: ARG002 - parts suffice
         """Return whether a message has a part of the AI SDK."""
         return any(
-            part.get("type") in _OWN_PARTS
-            or (part.get("type") in _MEDIA and ("image" in part or "mediaType" in part))
+            part.get("type") in _LINKS
+            or (part.get("type") in ("image", "file") and ("image" in part or "mediaType" in part))
             or (part.get("type") == "reasoning" and isinstance(part.get("text"), str))
             for part in blocks_of(items)
         )
 
-    def read(self, items: Sequence[Item]) -> Iterator[Counted]:
-        """Yield the messages, with a separate one for each tool result."""
-        for index, item in enumerate(items):
-            role, content = item.get("role", ""), item.get("content")
-            if isinstance(content, list) and content:
-                pointer = f"$.messages[{index}].content"
-                parts = [self._part(part, role, f"{pointer}[{at}]") for at, part in enumerate(content)]
-                yield from read_parts(index, "assistant" if role == "tool" else role, parts)
-            else:
-                yield Counted({"role": role, "content": self.content(content)}, [Piece(index)])
+    def fields(self, item: Item, pointer: str) -> dict[str, Any]:
+        """Return the fields; what is no result in a tool's message counts as the assistant's."""
+        fields = {
+            name: value for name, value in super().fields(item, pointer).items() if name not in self.unread
+        }
+        return fields | ({"role": "assistant"} if item.get("role") == "tool" else {})
 
     def inner(self, native: Any) -> Any:
-        """Return the blocks of a message or a result."""
+        """Return the content of a message or a result."""
         output = native.get("output") if isinstance(native, Mapping) else None
         return super().inner(native) if output is None else output["value"]
 
@@ -46,27 +46,22 @@ class AISDK(Shape):
         """Return a message or a result with another content, or a part with another text."""
         if native.get("type") != "tool-result":
             return super().rewrite(native, new)
-        kind = "text" if isinstance(new, str) else "content"
         rest = {name: value for name, value in native.items() if name != "result"}
-        return {**rest, "output": {"type": kind, "value": new}}
+        return {**rest, "output": {"type": "text" if isinstance(new, str) else "content", "value": new}}
 
-    def _part(self, part: Any, role: str, pointer: str) -> Part:
-        kind = part.get("type") if isinstance(part, Mapping) else None
-        if kind == "tool-call" and not part.get("providerExecuted"):
-            given = part.get("input", part.get("args"))
-            return "call", call(part.get("toolCallId"), part.get("toolName"), given, pointer)
-        if kind == "tool-result" and role == "tool":
-            output = part.get("output")
-            content = output.get("value") if isinstance(output, Mapping) else part.get("result")
-            fields = {"is_error": True} if isinstance(output, Mapping) and "error" in str(output.get("type")) else {}
-            return "result", result(part.get("toolCallId"), self.content(content), f"{pointer}.toolCallId", **fields)
-        block = self.block(part)
-        if kind == "tool-approval-request":
-            block["id"] = part.get("approvalId")
-        elif kind == "tool-approval-response":
-            block["approval_request_id"] = part.get("approvalId")
-        elif kind == "tool-call":
-            block["id"] = part.get("toolCallId")
-        elif kind == "tool-result":
-            block["tool_use_id"] = part.get("toolCallId")
-        return "block", block
+    def part(self, block: Any, role: str, pointer: str) -> Part:  # noqa: ARG002 - the types suffice
+        """Return a part, a call or a result as it is counted."""
+        kind = block.get("type") if isinstance(block, Mapping) else None
+        if kind == "tool-call" and not block.get("providerExecuted"):
+            given = block.get("input", block.get("args"))
+            return "call", call(block.get("toolCallId"), block.get("toolName"), given, pointer)
+        if kind == "tool-result":
+            output = block.get("output")
+            given = output if isinstance(output, Mapping) else {"value": block.get("result")}
+            fields = {"is_error": True} if "error" in str(given.get("type")) else {}
+            content = self.content(given.get("value"))
+            return "result", result(block.get("toolCallId"), content, f"{pointer}.toolCallId", **fields)
+        counted = self.block(block)
+        if kind in _LINKS:
+            counted[_LINKS[kind][0]] = block.get(_LINKS[kind][1])
+        return "block", counted

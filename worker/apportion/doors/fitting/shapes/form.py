@@ -7,7 +7,7 @@ unchanged, the item leaves as it came. Otherwise it is rebuilt from the pieces t
 import base64
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import groupby
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
@@ -26,9 +26,11 @@ WHOLE = -1
 """The position of a piece that has the whole content of its message."""
 _DEPTH_MAX = 100
 Item: TypeAlias = Any
-_ARGUMENTS = {"function": "arguments", "custom": "input"}
+ARGUMENTS = {"function": "arguments", "custom": "input"}
 """The field with the arguments, by the type of a call."""
-Part: TypeAlias = tuple[Literal["block", "call", "result"], dict[str, Any]]
+TEXTS = ("text", "input_text", "output_text")
+"""Types of text blocks."""
+Part: TypeAlias = tuple[Literal["block", "call", "result", "copy"], dict[str, Any]]
 
 
 class Piece(NamedTuple):
@@ -77,7 +79,10 @@ class SentMessage(Struct, frozen=True):
 
 
 class Shape(ABC):
-    """A shape of chats: how it is recognised, read and rewritten. The defaults are those of most shapes."""
+    """A shape of chats: how it is recognised, read and rewritten. The defaults are those of most shapes.
+
+    Each chat has an instance of its own.
+    """
 
     name: ClassVar[str]
     field: ClassVar[str] = "messages"
@@ -87,19 +92,85 @@ class Shape(ABC):
     blocks_field: ClassVar[str] = "content"
     begins_with_user: ClassVar[bool] = False
     sends_blanks: ClassVar[bool] = True
-    """False if a provider refuses blank texts."""
+    """False if the provider refuses blank texts."""
     is_counted_form: ClassVar[bool] = False
     """True if a place in a counted message is a place in the caller's message."""
-    unread: ClassVar[frozenset[str]] = frozenset({"cache_control"})
-    """Fields of blocks that the model does not read."""
+    roles: ClassVar[Mapping[Any, str]] = {}
+    """The counted roles by the shape's roles; other roles stay."""
+    unread: ClassVar[frozenset[str]] = frozenset({"cache_control", "citations", "annotations"})
+    """Fields of blocks that are for the provider or the client, not for the model."""
+
+    def __init__(self) -> None:
+        self._numbers = Counter[tuple[str, str]]()
 
     @abstractmethod
     def recognises(self, body: Mapping[str, Any], items: Sequence[Item]) -> bool:
         """Return whether a body (empty for a bare list) with these items has this shape."""
 
-    @abstractmethod
+    def is_item(self, item: Item) -> bool:
+        """Return whether an item can be read."""
+        return isinstance(item, Mapping)
+
     def read(self, items: Sequence[Item]) -> Iterator[Counted]:
-        """Yield the items as counted messages."""
+        """Yield the items as counted messages: each result alone, all blocks and calls between together."""
+        for index, item in enumerate(items):
+            pointer = f"$.{self.field}[{index}]"
+            fields, native = self.fields(item, pointer), self.inner(item)
+            if not isinstance(native, list) or not native:
+                yield Counted({"content": self.content(native), **fields}, [Piece(index)])
+                continue
+            pieces = list[Piece]()
+            message = {**fields, "content": []}
+            for at, block in enumerate(native):
+                kind, part = self.part(block, str(fields["role"]), f"{pointer}.{self.blocks_field}[{at}]")
+                if kind == "result":
+                    if pieces:
+                        yield Counted(message, pieces)
+                    yield Counted(part, [Piece(index, at)])
+                    message, pieces = {"role": fields["role"], "content": []}, []
+                    continue
+                if kind != "copy":
+                    message.setdefault("tool_calls" if kind == "call" else "content", []).append(part)
+                pieces.append(Piece(index, at, len(message["content"]) - 1 if kind == "block" else None))
+            if pieces:
+                yield Counted(message, pieces)
+
+    def fields(self, item: Item, pointer: str) -> dict[str, Any]:  # noqa: ARG002 - for calls beside the content
+        """Return the role of an item, and its fields without the content, as they are counted."""
+        role = item.get("role", "")
+        others = {
+            name: value for name, value in item.items() if value is not None and name != self.blocks_field
+        }
+        return {**countable(others), "role": self.roles.get(role, role)}
+
+    def part(self, block: Any, role: str, pointer: str) -> Part:  # noqa: ARG002 - for calls among the blocks
+        """Return a block of an item as it is counted: a block, a call, a result, or the copy of a call."""
+        return "block", self.block(block)
+
+    def block(self, native: Any) -> dict[str, Any]:
+        """Return a block as it is counted: a text, the stub of a medium, or an opaque block."""
+        if not isinstance(native, Mapping):
+            return (
+                text_block(native) if isinstance(native, str) else {"type": "json", "json": countable(native)}
+            )
+        counted = {"type": "opaque", **countable(native, self.unread)}
+        if isinstance(native.get("text"), str) and native.get("type", "text") in TEXTS:
+            return counted | {"type": "text"}
+        return stub_of(native) or counted
+
+    def content(self, content: Any) -> Any:
+        """Return a content as it is counted: a text, counted blocks, null, or other JSON."""
+        return [self.block(native) for native in content] if isinstance(content, list) else countable(content)
+
+    def inner(self, native: Any) -> Any:
+        """Return the content of an item, a result or a system prompt."""
+        return native.get(self.blocks_field) if isinstance(native, Mapping) else native
+
+    def rewrite(self, native: Any, new: Any) -> Any:
+        """Return an item or a result with a new content, or a block with a new text."""
+        if "role" in native or native.get("type") == "tool_result":
+            return {**native, self.blocks_field: new}
+        return {**native, "text": new} if native.get("type") == "text" else {"type": "text", "text": new}
 
     def message(self, role: str, text: str) -> Item:
         """Return an added message."""
@@ -109,41 +180,10 @@ class Shape(ABC):
         """Return a system prompt with a text or with blocks."""
         return new
 
-    def read_system(self, system: Any) -> Any:
-        """Return the content of a system prompt as it is counted.
-
-        Raises:
-            FitError: it is not a text or a list of blocks.
-        """
-        content = self.inner(system)
-        if isinstance(content, str | list):
-            return self.content(content)
-        text = "a system prompt is a text or a list of blocks"
-        raise FitError(ErrorCode.WRONG_TYPE, text, f"$.{self.system_fields[0]}")
-
-    def inner(self, native: Any) -> Any:
-        """Return the blocks of an item, a result or a system prompt."""
-        return native.get(self.blocks_field) if isinstance(native, Mapping) else native
-
-    def rewrite(self, native: Any, new: Any) -> Any:
-        """Return an item or a result with a new content, or a block with a new text."""
-        if isinstance(new, str) and "role" not in native and native.get("type") != "tool_result":
-            return {**native, "text": new} if native.get("type") == "text" else {"type": "text", "text": new}
-        return {**native, self.blocks_field: new}
-
-    def content(self, content: Any) -> Any:
-        """Return a content as it is counted: a text, counted blocks, null, or other JSON."""
-        if isinstance(content, list):
-            return [self.block(native) for native in content]
-        return countable(content)
-
-    def block(self, native: Any) -> dict[str, Any]:
-        """Return a block as it is counted: a text, the stub of a medium, or an opaque block."""
-        if not isinstance(native, Mapping):
-            return (
-                text_block(native) if isinstance(native, str) else {"type": "json", "json": countable(native)}
-            )
-        return stub_of(native) or {"type": "opaque", **countable(native, self.unread)}
+    def paired_id(self, kind: str, name: Any) -> str:
+        """Return an id for the next call or result of a tool; the nth call has the id of the nth result."""
+        self._numbers[kind, str(name)] += 1
+        return f"{name}-{self._numbers[kind, str(name)]}"
 
 
 class ShapedChat(Struct, frozen=True, dict=True):
@@ -240,31 +280,6 @@ def system_field(shape: Shape, body: Mapping[str, Any]) -> str:
     return next((name for name in shape.system_fields if name in body), shape.system_fields[0])
 
 
-def read_parts(item: int, role: str, parts: Iterable[Part], **fields: Any) -> Iterator[Counted]:
-    """Yield an item's blocks as counted messages: each result alone, all blocks and calls between together.
-
-    `fields` are other fields of the first message.
-    """
-    content: list[Any] = []
-    calls: list[Any] = []
-    pieces: list[Piece] = []
-    for block, (kind, part) in enumerate(parts):
-        if kind == "result":
-            if pieces:
-                yield Counted(_message(role, content, calls, fields), pieces)
-            yield Counted({**part, **({} if pieces else fields)}, [Piece(item, block)])
-            content, calls, pieces, fields = [], [], [], {}
-        else:
-            (calls if kind == "call" else content).append(part)
-            pieces.append(Piece(item, block, len(content) - 1 if kind == "block" else None))
-    if pieces:
-        yield Counted(_message(role, content, calls, fields), pieces)
-
-
-def _message(role: str, content: Any, calls: Sequence[Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {"role": role, "content": content, **({"tool_calls": calls} if calls else {}), **fields}
-
-
 def call(
     call_id: Any, name: Any, given: Any, pointer: str, *, kind: str = "function", **fields: Any
 ) -> dict[str, Any]:
@@ -278,7 +293,7 @@ def call(
     arguments = (
         given if isinstance(given, str) else arguments_of({} if given is None else given, f"{pointer}.input")
     )
-    called = {"name": name, _ARGUMENTS[kind]: countable(arguments)}
+    called = {"name": name, ARGUMENTS[kind]: countable(arguments)}
     return {**countable(fields), "id": call_id, "type": kind, kind: called}
 
 
@@ -307,6 +322,15 @@ def assistant_message(texts: Sequence[Any], calls: Sequence[Any], blocks: Any) -
     """Return an assistant's message as it is counted: text parts, tool calls, and other blocks as JSON."""
     counted = {"role": "assistant", "content": texts, "tool_calls": calls, "blocks": blocks}
     return {name: value for name, value in counted.items() if value or name == "content"}
+
+
+def blocks_of(items: Sequence[Item]) -> Iterator[Mapping[str, Any]]:
+    """Yield the blocks of all items."""
+    for item in items:
+        blocks = item.get("content") if isinstance(item, Mapping) else None
+        yield from (
+            [block for block in blocks if isinstance(block, Mapping)] if isinstance(blocks, list) else []
+        )
 
 
 def text_block(text: str) -> dict[str, Any]:

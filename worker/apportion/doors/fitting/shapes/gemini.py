@@ -1,21 +1,9 @@
 """Contents of Google's Gemini API, in camel case or, as its Python SDK writes them, in snake case."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
-from apportion.doors.fitting.shapes.form import (
-    Counted,
-    Item,
-    Part,
-    Piece,
-    Shape,
-    call,
-    countable,
-    read_parts,
-    result,
-    text_block,
-)
-from apportion.doors.fitting.shapes.paired_ids import PairedIds
+from apportion.doors.fitting.shapes.form import Item, Part, Shape, call, result
 
 _CALL = ("functionCall", "function_call")
 _RESPONSE = ("functionResponse", "function_response")
@@ -30,25 +18,13 @@ class Gemini(Shape):
     blocks_field = "parts"
     begins_with_user = True
     sends_blanks = False
+    roles: ClassVar = {"model": "assistant", "function": "user", "": "user"}
     # https://ai.google.dev/gemini-api/docs/thought-signatures
     unread = frozenset({"thoughtSignature", "thought_signature"})
 
     def recognises(self, body: Mapping[str, Any], items: Sequence[Item]) -> bool:
         """Return whether the body has `contents`, or an item has `parts`."""
         return self.field in body or any(isinstance(item, Mapping) and "parts" in item for item in items)
-
-    def read(self, items: Sequence[Item]) -> Iterator[Counted]:
-        """Yield the contents, with a separate message for each function response."""
-        ids = PairedIds()
-        roles = {"model": "assistant", "function": "user", None: "user"}
-        for index, item in enumerate(items):
-            role = roles.get(item.get("role"), item.get("role", ""))
-            given = item.get("parts") or []
-            parts = [self._part(part, ids, f"$.contents[{index}].parts[{at}]") for at, part in enumerate(given)]
-            if parts:
-                yield from read_parts(index, role, parts)
-            else:
-                yield Counted({"role": role, "content": []}, [Piece(index)])
 
     def message(self, role: str, text: str) -> Item:
         """Return an added content."""
@@ -67,35 +43,30 @@ class Gemini(Shape):
             return {**native, "text": new} if "text" in native else {"text": new}
         return {**native, field: {**response, "response": {_text_field(response) or "result": new}}}
 
-    def block(self, native: Any) -> dict[str, Any]:
-        """Return a part as it is counted."""
-        if isinstance(native, Mapping) and isinstance(native.get("text"), str):
-            return {**countable(native, self.unread), "type": "text"}
-        return super().block(native)
-
-    def _part(self, part: Any, ids: PairedIds, pointer: str) -> Part:
-        _, called = _found(part, _CALL)
+    def part(self, block: Any, role: str, pointer: str) -> Part:
+        """Return a part, a call or a result as it is counted; ids are given by name and order."""
+        _, called = _found(block, _CALL)
         if called is not None:
             name = called.get("name")
-            fields = {name: value for name, value in part.items() if name not in (*_CALL, *self.unread)}
-            return "call", call(called.get("id") or ids.call(name), name, called.get("args"), pointer, **fields)
-        _, answered = _found(part, _RESPONSE)
-        if answered is not None:
-            content = answered.get("response")
-            content = content[_text_field(answered)] if _text_field(answered) else content
-            call_id = answered.get("id") or ids.answer(answered.get("name"))
-            return "result", result(call_id, self.content(content), pointer)
-        return "block", self.block(part)
+            fields = {name: block[name] for name in block if name not in (*_CALL, *self.unread)}
+            call_id = called.get("id") or self.paired_id("call", name)
+            return "call", call(call_id, name, called.get("args"), pointer, **fields)
+        _, answered = _found(block, _RESPONSE)
+        if answered is None:
+            return super().part(block, role, pointer)
+        content, field = answered.get("response"), _text_field(answered)
+        call_id = answered.get("id") or self.paired_id("result", answered.get("name"))
+        return "result", result(call_id, self.content(content[field] if field else content), pointer)
 
 
 def _found(part: Any, names: Sequence[str]) -> tuple[str, Any]:
-    found = [(name, part[name]) for name in names if isinstance(part, Mapping) and part.get(name) is not None]
-    return found[0] if found else ("", None)
+    given = part if isinstance(part, Mapping) else {}
+    return next(((name, given[name]) for name in names if given.get(name) is not None), ("", None))
 
 
 def _text_field(response: Mapping[str, Any]) -> str:
     """Return the field of a function's response that has its text, if it has no other field."""
     given = response.get("response")
-    if isinstance(given, Mapping) and len(given) == 1:
-        return next((name for name, value in given.items() if isinstance(value, str)), "")
-    return ""
+    if not isinstance(given, Mapping) or len(given) != 1:
+        return ""
+    return next((name for name, value in given.items() if isinstance(value, str)), "")

@@ -7,13 +7,22 @@ Calls of a computer, a shell, a patch or MCP are opaque, and so are their output
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from apportion.doors.fitting.shapes.anthropic import blocks_of
-from apportion.doors.fitting.shapes.form import Counted, Item, Piece, Shape, call, countable, result, text_block
+from apportion.doors.fitting.shapes.form import (
+    TEXTS,
+    Counted,
+    Item,
+    Piece,
+    Shape,
+    blocks_of,
+    call,
+    countable,
+    result,
+    text_block,
+)
 
 _CALLS = {"function_call": ("function", "arguments"), "custom_tool_call": ("custom", "input")}
 _OUTPUTS = ("function_call_output", "custom_tool_call_output")
-_TEXTS = ("input_text", "output_text", "text", "summary_text", "reasoning_text")
-_BLOCKS = (*_TEXTS, "input_image", "input_file", "input_audio", "refusal")
+_BLOCKS = ("input_text", "output_text", "input_image", "input_file")
 
 
 class Responses(Shape):
@@ -31,9 +40,7 @@ class Responses(Shape):
             return self.field in body
         kinds = [item.get("type") for item in items if isinstance(item, Mapping) and "content" not in item]
         blocks = [block.get("type") for block in blocks_of(items)]
-        return any(kind is not None for kind in kinds if "role" not in items[0] or kind in (*_CALLS, *_OUTPUTS)) or any(
-            kind in ("input_text", "output_text", "input_image", "input_file") for kind in blocks
-        )
+        return any(isinstance(kind, str) for kind in kinds) or any(kind in _BLOCKS for kind in blocks)
 
     def read(self, items: Sequence[Item]) -> Iterator[Counted]:
         """Yield a message for each response, and for each other item."""
@@ -58,16 +65,10 @@ class Responses(Shape):
         """Return an item with a new content, or a block with a new text."""
         kind = native.get("type", "message")
         if kind in _BLOCKS:
-            return {**native, "text": new} if kind in _TEXTS else {"type": "input_text", "text": new}
+            return {**native, "text": new} if kind in TEXTS else {"type": "input_text", "text": new}
         if kind in _OUTPUTS:
             return {**native, "output": new}
         return {**native, "content": new} if kind == "message" else self.message("assistant", new)
-
-    def block(self, native: Any) -> dict[str, Any]:
-        """Return a block as it is counted."""
-        if isinstance(native, Mapping) and native.get("type") in ("input_text", "output_text"):
-            return {**countable(native, self.unread), "type": "text"}
-        return super().block(native)
 
     def _other(self, item: Item, kind: str, index: int) -> Counted:
         if kind in _OUTPUTS:
@@ -94,9 +95,13 @@ class Responses(Shape):
             if kind in _CALLS:
                 call_kind, field = _CALLS[kind]
                 known = ("type", "name", field, *self.unread)
-                fields = {name: value for name, value in item.items() if name not in known and value is not None}
+                fields = {
+                    name: value for name, value in item.items() if name not in known and value is not None
+                }
                 pointer = f"$.input[{index}]"
-                called = call(item.get("call_id"), item.get("name"), item.get(field), pointer, kind=call_kind, **fields)
+                called = call(
+                    item.get("call_id"), item.get("name"), item.get(field), pointer, kind=call_kind, **fields
+                )
                 calls.append(called)
                 pieces.append(Piece(index, None, None))
             elif kind == "message" and isinstance(written, list):
@@ -107,7 +112,9 @@ class Responses(Shape):
                 pieces.append(Piece(index, None, len(content)))
                 content.append(text_block(written) if isinstance(written, str) else self._item_block(item))
         if pieces:
-            yield Counted({"role": "assistant", "content": content, **({"tool_calls": calls} if calls else {})}, pieces)
+            yield Counted(
+                {"role": "assistant", "content": content, **({"tool_calls": calls} if calls else {})}, pieces
+            )
 
     def _item_block(self, item: Item) -> dict[str, Any]:
         defined = item.get("call_id") or (item.get("id") if "approval" in str(item.get("type")) else None)

@@ -1,0 +1,80 @@
+"""Options of `fit`: fixed system messages, and the place of artifacts."""
+
+from typing import Any, Literal
+
+import pytest
+from support.fitted_chats import cost
+
+from apportion import FitOptions, fit
+
+SYSTEM = {"role": "system", "content": "Be brief."}
+FACT = [{"content": "We close at 6 pm."}]
+
+
+@pytest.mark.parametrize(
+    ("fixed", "limit_tokens", "sent"),
+    [
+        ("first", 65, [0]),
+        ("newest", 80, [6]),
+        ("first_and_newest", 95, [0, 6]),
+        ("all", 260, [0, *range(2, 7)]),
+    ],
+)
+def test_the_fixed_system_messages_are_sent_and_the_others_are_history(
+    fixed: Any, limit_tokens: int, sent: list[int]
+) -> None:
+    notes = [{"role": "developer", "content": f"note {number} " * 9} for number in range(5)]
+    chat = [
+        SYSTEM,
+        {"role": "user", "content": "why " * 200},
+        *notes,
+        {"role": "user", "content": "so " * 30},
+    ]
+    fitted = fit(chat, limit_tokens, options=FitOptions(fixed=fixed))
+    assert [source for source in fitted.sources if source in (0, *range(2, 7))] == sent
+
+
+@pytest.mark.parametrize("question", ["When?", [{"type": "text", "text": "When?"}]])
+def test_artifacts_can_be_the_beginning_of_the_users_last_message(question: Any) -> None:
+    chat = [SYSTEM, {"role": "user", "content": question}]
+    fitted = fit(chat, 400, artifacts=FACT, options=FitOptions(place="user"))
+    text = "We close at 6 pm.\n\nWhen?"
+    assert fitted.messages == [
+        SYSTEM,
+        {"role": "user", "content": text if question == "When?" else [{"type": "text", "text": text}]},
+    ]
+    assert fitted.used_tokens == sum(map(cost, fitted.messages))
+    assert fitted.sources == (0, 1)
+
+
+@pytest.mark.parametrize(
+    "system", ["Be brief.", [{"type": "text", "text": "Be brief.", "cache_control": {}}], None]
+)
+def test_artifacts_can_be_the_end_of_the_system_prompt(system: Any) -> None:
+    body: dict[str, Any] = {
+        "messages": [{"role": "user", "content": "When?"}],
+        "system": system,
+        "model": "m",
+    }
+    fitted = fit(body, 400, artifacts=FACT, options=FitOptions(place="system"))
+    text = "Be brief.\n\nWe close at 6 pm." if system else "We close at 6 pm."
+    sent = [{**system[0], "text": text}] if isinstance(system, list) else text
+    assert fitted.body == {**body, "system": sent}
+    assert fitted.used_tokens == sum(map(cost, [{"role": "system", "content": text}, *fitted.messages]))
+
+
+@pytest.mark.parametrize("place", ["user", "system"])
+def test_artifacts_in_another_message_keep_to_the_limit(place: Literal["user", "system"]) -> None:
+    many = [{"content": f"fact {number} " * 5} for number in range(50)]
+    chat = [SYSTEM, {"role": "user", "content": "  \n" + "why " * 60}]
+    for limit_tokens in range(150, 260, 7):
+        fitted = fit(chat, limit_tokens, artifacts=many, options=FitOptions(place=place))
+        assert fitted.used_tokens == sum(map(cost, fitted.messages)) <= limit_tokens
+        assert len(fitted.messages) == 2
+
+
+def test_a_chat_without_a_system_prompt_gets_artifacts_as_one() -> None:
+    chat = [{"role": "user", "content": "When?"}]
+    fitted = fit(chat, 400, artifacts=FACT, options=FitOptions(place="system"))
+    assert fitted.body == [{"role": "system", "content": "We close at 6 pm."}, *chat]
+    assert fitted.used_tokens == sum(map(cost, fitted.messages))

@@ -1,0 +1,83 @@
+"""Message objects of LangChain. They are recognised by their class's name, and leave as objects."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from apportion.core.errors import ErrorCode
+from apportion.doors.fitting.results import FitError
+from apportion.doors.fitting.shapes.form import Item, Part, Shape, call, countable
+
+_ROLES = {
+    "human": "user",
+    "ai": "assistant",
+    "AIMessageChunk": "assistant",
+    "system": "system",
+    "tool": "tool",
+}
+_CALL_BLOCKS = ("tool_use", "tool_call", "function_call", "custom_tool_call", "invalid_tool_call")
+_COPIES = ("tool_calls", "function_call")
+"""Fields of `additional_kwargs` that repeat the calls."""
+
+
+class LangChain(Shape):
+    """A list of message objects of `langchain_core`, or a state with `messages`."""
+
+    name = "LangChain messages"
+    unread = frozenset(
+        {"cache_control", "citations", "annotations", "signature", "encrypted_content", "index"}
+    )
+
+    def recognises(self, body: Mapping[str, Any], items: Sequence[Item]) -> bool:  # noqa: ARG002 - classes suffice
+        """Return whether there is a message object."""
+        return any(map(is_message, items))
+
+    def is_item(self, item: Item) -> bool:
+        """Return whether an item is a message object."""
+        return is_message(item)
+
+    def fields(self, item: Item, pointer: str) -> dict[str, Any]:
+        """Return the fields; a call that LangChain could not parse is a call, too."""
+        role = item.role if item.type == "chat" else _ROLES.get(item.type)
+        if role is None:
+            raise FitError(ErrorCode.INVALID_VALUE, "this type has no role; leave the message out", pointer)
+        given = [*getattr(item, "tool_calls", ()), *getattr(item, "invalid_tool_calls", ())]
+        calls = [call(one["id"], one["name"], one["args"], f"{pointer}.tool_calls") for one in given]
+        kwargs = item.additional_kwargs.items()
+        fields = {name: value for name, value in kwargs if name not in _COPIES and not name.startswith("__")}
+        fields |= {"name": item.name} if item.name else {}
+        fields |= {"tool_calls": calls} if calls else {}
+        if role == "tool":
+            fields |= {"tool_call_id": item.tool_call_id} | (
+                {"is_error": True} if item.status == "error" else {}
+            )
+        return {**countable(fields), "role": item.additional_kwargs.get("__openai_role__", role)}
+
+    def part(self, block: Any, role: str, pointer: str) -> Part:
+        """Return a block as it is counted."""
+        kind = block.get("type") if isinstance(block, Mapping) else None
+        return (
+            ("copy", {})
+            if role == "assistant" and kind in _CALL_BLOCKS
+            else super().part(block, role, pointer)
+        )
+
+    def message(self, role: str, text: str) -> Item:  # noqa: ARG002 - only the user's messages are added
+        """Return an added message of the user."""
+        from langchain_core.messages import HumanMessage  # noqa: PLC0415 - an optional dependency
+
+        return HumanMessage(text)
+
+    def inner(self, native: Any) -> Any:
+        """Return the content of a message."""
+        return native.content
+
+    def rewrite(self, native: Any, new: Any) -> Any:
+        """Return a message with another content, or a block with another text."""
+        if is_message(native):
+            return native.model_copy(update={"content": new})
+        return new if isinstance(native, str) else super().rewrite(native, new)
+
+
+def is_message(item: object) -> bool:
+    """Return whether an object is a message of LangChain; `langchain_core` is not imported."""
+    return any(kind.__module__ == "langchain_core.messages.base" for kind in type(item).__mro__)
