@@ -66,6 +66,7 @@ class ShapedChat(Struct, frozen=True, dict=True):
     counted: Sequence[Counted]
     is_anthropic: bool = False
     system: str | list[dict[str, Any]] | None = None
+    body: Mapping[str, Any] | None = None
 
     def pointer(self, index: int) -> str:
         """Return the place of a counted message in the call."""
@@ -124,7 +125,7 @@ def read_chat(chat: Sequence[Message] | AnthropicChat) -> ShapedChat:
         counted.append(Counted({"role": "system", "content": content}, _SYSTEM_SOURCE))
     for index, message in enumerate(messages):
         counted += _anthropic(message, index)
-    return ShapedChat(messages, counted, is_anthropic=True, system=system)
+    return ShapedChat(messages, counted, is_anthropic=True, system=system, body=body)
 
 
 def function_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:

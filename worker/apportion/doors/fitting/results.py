@@ -67,6 +67,8 @@ class FitOptions(Struct, frozen=True, kw_only=True):
 class Fitted(Struct, frozen=True, kw_only=True):
     """The messages that fit, in the shape that came in, and the decisions."""
 
+    body: dict[str, Any] | list[dict[str, Any]]
+    """The caller's body with its messages replaced; a list if a list came."""
     messages: list[dict[str, Any]]
     sources: tuple[int | None, ...]
     """The index of the caller's message for each message; None for a message that `fit` has added."""

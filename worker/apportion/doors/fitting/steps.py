@@ -150,8 +150,11 @@ def fit_steps(call: FitCall) -> Steps:
         sent.insert(first, SentMessage({"role": "user", "content": OMITTED}))
         used_tokens += COUNTERS[composed.tokens.counter].count(OMITTED) + OVERHEAD_TOKENS
     assert used_tokens <= call.limit_tokens, "the parts of the limit add up to it"
+    messages = [message.message for message in sent]
+    body = call.chat.body
     return Fitted(
-        messages=[message.message for message in sent],
+        body=messages if body is None else {**body, "messages": messages},
+        messages=messages,
         sources=tuple([message.source for message in sent]),
         system=call.chat.system,
         used_tokens=used_tokens,
