@@ -4,7 +4,6 @@ A fitted chat is an event of its session, like a call of `/v1/compose`; with art
 """
 
 import re
-from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -20,7 +19,7 @@ from apportion.core.wire.codec import decode, encode
 from apportion.core.wire.not_json import why_not_json
 from apportion.core.wire.refusal import refusal
 from apportion.core.wire.repair import with_whole_pairs
-from apportion.doors.fitting import FitError, FitOptions, Fitted, fit_async
+from apportion.doors.fitting import FitError, FitOptions, fit_async
 from apportion.doors.gateway import calls
 from apportion.doors.gateway.backend import Backend, GatewayAnswer, SubmittedEvent, TraceHeaders
 from apportion.doors.gateway.problems import ProblemError
@@ -125,9 +124,10 @@ async def fitted(call: FitRequest, client: BackendClient) -> FitResponse:
     Raises:
         ProblemError: the chat cannot be fitted, or is refused.
     """
+    body: Any = call.body  # `fit` recognises its shape
     try:
         result = await fit_async(
-            call.body,
+            body,
             call.limit_tokens,
             client=client,
             session_id=call.session_id,
@@ -137,11 +137,19 @@ async def fitted(call: FitRequest, client: BackendClient) -> FitResponse:
     except FitError as error:
         is_too_large = error.code == ErrorCode.TOO_LARGE
         status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE if is_too_large else HTTPStatus.UNPROCESSABLE_ENTITY
-        pointer = _in_call(error.pointer, call.body)
+        pointer = _in_call(error.pointer, call)
         raise ProblemError(
             status, error.code, error.message, pointer=pointer, request_id=call.options.request_id or UNSET
         ) from None
-    return _response(result)
+    decision = result.artifacts_decision
+    return FitResponse(
+        body=result.body,
+        used_tokens=result.used_tokens,
+        limit_tokens=result.limit_tokens,
+        sources=result.sources,
+        decision=result.decision,
+        artifacts_decision=UNSET if decision is None else decision,
+    )
 
 
 def _decoded(body: bytes) -> FitRequest:
@@ -167,21 +175,11 @@ def _too_deep() -> EventError:
     return EventError(ErrorCode.TOO_DEEP, f"nested deeper than {_DEPTH_MAX}")
 
 
-def _in_call(pointer: str, body: Mapping[str, Any] | list[Any]) -> str:
+def _in_call(pointer: str, call: FitRequest) -> str:
     """Return a pointer of `fit` as a pointer in the body of the call."""
+    if pointer == "$.options.tenant" and call.tenant is not None:
+        return "$.tenant"
     if _CALL_FIELDS.match(pointer):
         return pointer
-    root = _MESSAGES if isinstance(body, list) and pointer.startswith(_MESSAGES) else "$"
+    root = _MESSAGES if isinstance(call.body, list) and pointer.startswith(_MESSAGES) else "$"
     return "$.body" + pointer.removeprefix(root)
-
-
-def _response(result: Fitted) -> FitResponse:
-    decision = result.artifacts_decision
-    return FitResponse(
-        body=result.body,
-        used_tokens=result.used_tokens,
-        limit_tokens=result.limit_tokens,
-        sources=result.sources,
-        decision=result.decision,
-        artifacts_decision=UNSET if decision is None else decision,
-    )

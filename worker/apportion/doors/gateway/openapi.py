@@ -38,8 +38,8 @@ def openapi() -> bytes:
 
 
 def _schemas() -> dict[str, Any]:
-    types = (ContextRequest, ContextArtifact, ContextComposed, ContextDecision, Shaped, ProblemDetails)
-    types += (FitRequest, FitResponse)
+    events = (ContextRequest, ContextArtifact, ContextComposed, ContextDecision)
+    types = (*events, Shaped, FitRequest, FitResponse, ProblemDetails)
     _, schemas = json.schema_components(types, ref_template=_REF)
     for name, filled_in in _FILLED_IN.items():
         schema = schemas[name]
