@@ -1,5 +1,5 @@
 // A client of Apportion's gateway for Node.js 20 or later. Copy it with types.ts, which has the types of all events.
-import type { ContextArtifact, ContextComposed, ContextDecision, ContextRequest, Status } from "./types.js";
+import type { Candidate, ContextArtifact, ContextComposed, ContextDecision, ContextRequest, Status } from "./types.js";
 
 export type * from "./types.js";
 
@@ -21,6 +21,36 @@ export interface Shaped {
   decision_id: string;
   status: Status;
   body?: Record<string, unknown>;
+}
+
+/** Options of `fit`; the page `docs/fit.md` of Apportion describes them. */
+export interface FitOptions {
+  pinned?: number[];
+  begins_with_user?: boolean;
+  artifacts_tokens?: number;
+  policy?: string;
+  artifacts_policy?: string;
+  tenant?: string;
+  request_id?: string;
+  requested_at?: string;
+  [option: string]: unknown;
+}
+
+export interface FitCall {
+  limit_tokens: number;
+  session_id?: string;
+  artifacts?: (Partial<Candidate> & { content: string })[];
+  options?: FitOptions;
+}
+
+/** A fitted body. `sources` has the index of the caller's message for each message; null: it was added. */
+export interface Fitted<Body> {
+  body: Body;
+  used_tokens: number;
+  limit_tokens: number;
+  sources: (number | null)[];
+  decision: ContextDecision;
+  artifacts_decision?: ContextDecision;
 }
 
 /** A failed call. `temporary` says that the same call can succeed: repeat it with the same `request_id`. */
@@ -90,6 +120,13 @@ export class GatewayClient {
   /** Returns the composed context as the body of a provider's request. */
   async composeAs(format: Format, request: ComposeRequest): Promise<Shaped> {
     return (await this.#send(composeCall(request, `?format=${format}`))) as Shaped;
+  }
+
+  /** Returns a provider's body, or its list of messages, fitted to a limit of tokens. */
+  async fit<Body extends object>(body: Body, call: FitCall): Promise<Fitted<Body>> {
+    const requestId = call.options?.request_id ?? crypto.randomUUID();
+    const sent = JSON.stringify({ ...call, body, options: { ...call.options, request_id: requestId } });
+    return (await this.#send({ method: "POST", path: "/v1/fit", body: sent, requestId })) as Fitted<Body>;
   }
 
   /** Publishes an artifact for later requests of its session. */

@@ -99,6 +99,25 @@ def test_the_client_works_with_a_gateway(built: Path) -> None:
     assert len(own_id["value"]["request_id"]) == 36
 
 
+def test_a_body_is_fitted(built: Path) -> None:
+    messages = [{"role": "user", "content": "why " * 90}, {"role": "user", "content": "Is it safe?"}]
+    with running() as (_, url):
+        fitted, refused = called(
+            built,
+            url,
+            {},
+            ["fit", {"model": "m", "messages": messages}, {"limit_tokens": 60, "session_id": "s1"}],
+            ["fit", messages, {"limit_tokens": 60, "options": {"pinned": [7], "request_id": "r9"}}],
+        )
+    assert fitted["value"]["body"] == {"model": "m", "messages": messages[1:]}
+    assert fitted["value"]["sources"] == [1]
+    assert fitted["value"]["decision"]["session_id"] == "s1"
+    error = refused["error"]
+    assert (error["code"], error["pointer"], error["requestId"]) == (
+        "invalid_value", "$.options.pinned[0]", "r9",
+    )  # fmt: skip
+
+
 def test_a_call_without_an_answer_is_repeated_unchanged(built: Path) -> None:
     failures = [Scripted(503, BUSY), Scripted(504, BUSY), Scripted(429, BUSY, {"Retry-After": "0"})]
     failures += [Scripted(502, b"<html>"), Scripted(None)]

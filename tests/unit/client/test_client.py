@@ -1,6 +1,7 @@
 """Clients of a gateway: their requests, retries and errors."""
 
 import asyncio
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ from apportion import Candidate, ContextArtifact, ContextRequest, FitOptions, Lo
 from apportion.client import (
     AsyncGatewayClient,
     ComposedAnswer,
+    FittedAnswer,
     GatewayClient,
     GatewayError,
     RefusedError,
@@ -257,6 +259,55 @@ async def test_fit_gives_the_same_through_a_gateway_as_in_this_process() -> None
         with GatewayClient(url) as sync:
             again = await asyncio.to_thread(fitted, "s1", sync)
         assert again == here
+
+
+@pytest.mark.asyncio
+async def test_a_gateway_fits_a_body_as_this_process() -> None:
+    body = {"model": "m", "messages": chat(30)[1:], "system": "Be brief."}
+    options = FitOptions(request_id="r1", requested_at=WHEN, pinned=[1])
+    artifacts = [convert(candidate("a", 20) | {"lane": "retrieved"}, Candidate)]
+
+    async with gateway() as caller:
+        url = url_of(caller)
+        async with AsyncGatewayClient(url) as client:
+            there = await client.fit(body, 300, session_id="s1", artifacts=artifacts, options=options)
+            alone = await client.fit([{"role": "user", "content": "hello"}], 300, options={"tenant": "acme"})
+
+        def repeat() -> FittedAnswer:
+            with GatewayClient(url) as sync:
+                with pytest.raises(RefusedError, match=r"invalid_value: .* \(at \$\.options\.pinned\[0\]\)"):
+                    sync.fit(body, 300, options=FitOptions(pinned=[99]))
+                return sync.fit(body, 300, session_id="s1", artifacts=artifacts, options=options)
+
+        again = await asyncio.to_thread(repeat)
+    here = fit(
+        cast("Any", body),
+        300,
+        session_id="s1",
+        client=LocalSessions(),
+        artifacts=artifacts,
+        options=options,
+    )
+    assert (there.body, there.used_tokens, there.sources) == (here.body, here.used_tokens, here.sources)
+    assert (there.decision, there.artifacts_decision) == (here.decision, here.artifacts_decision)
+    assert again == replace(there, is_repeated=True)
+    assert (alone.decision.tenant, alone.artifacts_decision, alone.limit_tokens) == ("acme", None, 300)
+
+
+def test_a_fitted_body_is_asked_for_with_the_same_id_in_each_attempt(connect: Any) -> None:
+    responses = (Scripted(503, BUSY), Scripted(200, b"{}"))
+    with (
+        scripted_server(*responses) as server,
+        connect(server.url, backoff_s=0.0) as client,
+        pytest.raises(GatewayError) as caught,
+    ):
+        client.fit([], 9, options=FitOptions(pinned=[3]))
+    [body] = {received.body for received in server.received}
+    sent = json.loads(body)
+    name = sent["options"].pop("request_id")
+    assert sent == {"body": [], "limit_tokens": 9, "options": {"pinned": [3]}}
+    assert (len(name), caught.value.code, caught.value.request_id) == (36, "unexpected_response", name)
+    assert [received.path for received in server.received] == ["/v1/fit"] * 2
 
 
 @pytest.mark.parametrize("missing", ["httpx2", "tenacity"])

@@ -17,7 +17,7 @@ from apportion.version import ENGINE_VERSION, __version__
 
 _PANELS = {
     "try_out": ("demo", "workload"),
-    "compose": ("compose", "gateway", "run", "send"),
+    "compose": ("compose", "fit", "gateway", "run", "send"),
     "understand": ("verify", "explain", "replay", "report", "mcp", "sink"),
     "operate": ("topics", "policies", "health", "config", "fingerprint", "snapshot", "forget"),
 }

@@ -11,11 +11,12 @@ except ModuleNotFoundError as error:
     message = f"{error.name} is not installed: run `pip install 'apportion[client]'`"
     raise ModuleNotFoundError(message, name=error.name) from None
 from apportion.client.errors import GatewayError, RefusedError, UnansweredError
-from apportion.client.protocol import ComposedAnswer
+from apportion.client.protocol import ComposedAnswer, FittedAnswer
 
 __all__ = [
     "AsyncGatewayClient",
     "ComposedAnswer",
+    "FittedAnswer",
     "GatewayClient",
     "GatewayError",
     "RefusedError",

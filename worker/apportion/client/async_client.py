@@ -1,15 +1,16 @@
 """The asynchronous client of a gateway, for asyncio."""
 
 import asyncio
-from typing import Self
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
 
 import httpx2
 from tenacity import AsyncRetrying
 
 from apportion.client import protocol
 from apportion.client.connection import Connection, left_s
-from apportion.client.protocol import ComposedAnswer, HttpCall
-from apportion.core.events import ContextArtifact, ContextRequest
+from apportion.client.protocol import ComposedAnswer, FitFields, FittedAnswer, HttpCall
+from apportion.core.events import Candidate, ContextArtifact, ContextRequest
 
 
 class AsyncGatewayClient:
@@ -39,6 +40,20 @@ class AsyncGatewayClient:
         """Return the answer to a request, or raise an error, as `GatewayClient` does."""
         call = protocol.compose_call(request, with_decision=with_decision)
         return protocol.read_answer(await self._send(call), call, with_decision=with_decision)
+
+    async def fit(
+        self,
+        body: Mapping[str, Any] | Sequence[Any],
+        limit_tokens: int,
+        *,
+        session_id: str | None = None,
+        artifacts: Sequence[Candidate | Mapping[str, Any]] | None = None,
+        options: FitFields = None,
+    ) -> FittedAnswer:
+        """Return a provider's body fitted to a limit, or raise an error, as `GatewayClient` does."""
+        given = {"session_id": session_id, "artifacts": artifacts}
+        call = protocol.fit_call(body, limit_tokens, options, given)
+        return protocol.read_fitted(await self._send(call), call)
 
     async def publish(self, artifact: ContextArtifact, /) -> None:
         """Publish an artifact for later requests of its session. Errors are as in `GatewayClient`."""

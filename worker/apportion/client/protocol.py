@@ -1,19 +1,25 @@
 """The gateway's protocol without I/O: calls as HTTP requests, and HTTP responses as answers or errors."""
 
 import re
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from http import HTTPStatus
+from typing import Any, TypeAlias
 from urllib.parse import urlencode
 from uuid import uuid4
 
 from httpx2 import Response
 from msgspec import DecodeError, Struct, json
+from msgspec.structs import fields as fields_of
 from msgspec.structs import replace
 
 from apportion.client.errors import GatewayError, RefusedError, UnansweredError
 from apportion.core.events import ContextArtifact, ContextRequest
 from apportion.core.results import ContextComposed, ContextDecision
 from apportion.core.wire.codec import encode
+
+FitFields: TypeAlias = Struct | Mapping[str, Any] | None
+"""`apportion.FitOptions`, or a mapping with its fields."""
 
 _RETRIED = frozenset(
     {
@@ -48,6 +54,21 @@ class ComposedAnswer(Struct, frozen=True):
     is_repeated: bool
 
 
+class FittedAnswer(Struct, frozen=True, kw_only=True):
+    """A fitted body. `sources` has the index of the caller's message for each message; None: it was added.
+
+    `artifacts_decision` is None without artifacts. `is_repeated` is as in `ComposedAnswer`.
+    """
+
+    body: Any
+    used_tokens: int
+    limit_tokens: int
+    sources: tuple[int | None, ...]
+    decision: ContextDecision
+    artifacts_decision: ContextDecision | None = None
+    is_repeated: bool = False
+
+
 class _WithDecision(Struct):
     composed: ContextComposed
     decision: ContextDecision
@@ -64,6 +85,7 @@ class _Problem(Struct):
 
 _composed = json.Decoder(ContextComposed)
 _with_decision = json.Decoder(_WithDecision)
+_fitted = json.Decoder(FittedAnswer)
 _problem = json.Decoder(_Problem)
 
 
@@ -79,6 +101,20 @@ def compose_call(request: ContextRequest, *, with_decision: bool) -> HttpCall:
         requested_at=request.requested_at or datetime.now(UTC),
     )
     return HttpCall("POST", f"/v1/compose{query}", encode(request), request.request_id)
+
+
+def fit_call(
+    body: Mapping[str, Any] | Sequence[Any], limit_tokens: int, options: FitFields, given: Mapping[str, Any]
+) -> HttpCall:
+    """Return the call that fits a body; `given` are its other fields, without the ones that are None.
+
+    Each repetition has the same request id, which is in the options.
+    """
+    fields = dict(options) if isinstance(options, Mapping) else _changed(options)
+    fields["request_id"] = fields.get("request_id") or str(uuid4())
+    given = {name: value for name, value in given.items() if value is not None}
+    call = {"body": body, "limit_tokens": limit_tokens, **given, "options": fields}
+    return HttpCall("POST", "/v1/fit", json.encode(call), fields["request_id"])
 
 
 def publish_call(artifact: ContextArtifact) -> HttpCall:
@@ -100,7 +136,7 @@ def read_answer(response: Response, call: HttpCall, *, with_decision: bool) -> C
     Raises:
         GatewayError: the body is not an answer of a gateway.
     """
-    is_repeated = response.headers.get("idempotency-replayed") == "true"
+    is_repeated = _is_repeated(response)
     try:
         if with_decision:
             both = _with_decision.decode(response.content)
@@ -108,6 +144,19 @@ def read_answer(response: Response, call: HttpCall, *, with_decision: bool) -> C
         return ComposedAnswer(_composed.decode(response.content), None, is_repeated)
     except (DecodeError, UnicodeDecodeError):
         raise _unexpected(response.status_code, call.request_id) from None
+
+
+def read_fitted(response: Response, call: HttpCall) -> FittedAnswer:
+    """Return the answer of a call that fitted a body.
+
+    Raises:
+        GatewayError: the body is not an answer of a gateway.
+    """
+    try:
+        answer = _fitted.decode(response.content)
+    except (DecodeError, UnicodeDecodeError):
+        raise _unexpected(response.status_code, call.request_id) from None
+    return replace(answer, is_repeated=_is_repeated(response))
 
 
 def require_success(response: Response, call: HttpCall) -> Response:
@@ -130,6 +179,20 @@ def no_response(call: HttpCall, kind: str) -> UnansweredError:
     """Return the error of a call without a response; `kind` names the error of the connection."""
     message = f"the gateway did not respond ({kind}); repeat the call with the same event"
     return UnansweredError("no_response", message, request_id=call.request_id)
+
+
+def _changed(options: Struct | None) -> dict[str, Any]:
+    """Return the fields of options that differ from their defaults, so that older gateways know them."""
+    values = {} if options is None else {field.name: field for field in fields_of(options)}
+    return {
+        name: getattr(options, name)
+        for name, field in values.items()
+        if getattr(options, name) != field.default
+    }
+
+
+def _is_repeated(response: Response) -> bool:
+    return response.headers.get("idempotency-replayed") == "true"
 
 
 def _error_of(response: Response, call: HttpCall) -> GatewayError:

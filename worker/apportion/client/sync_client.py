@@ -1,14 +1,15 @@
 """The synchronous client of a gateway."""
 
-from typing import Self
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
 
 import httpx2
 from tenacity import Retrying
 
 from apportion.client import protocol
 from apportion.client.connection import Connection, left_s
-from apportion.client.protocol import ComposedAnswer, HttpCall
-from apportion.core.events import ContextArtifact, ContextRequest
+from apportion.client.protocol import ComposedAnswer, FitFields, FittedAnswer, HttpCall
+from apportion.core.events import Candidate, ContextArtifact, ContextRequest
 
 
 class GatewayClient:
@@ -46,6 +47,29 @@ class GatewayClient:
         """
         call = protocol.compose_call(request, with_decision=with_decision)
         return protocol.read_answer(self._send(call), call, with_decision=with_decision)
+
+    def fit(
+        self,
+        body: Mapping[str, Any] | Sequence[Any],
+        limit_tokens: int,
+        *,
+        session_id: str | None = None,
+        artifacts: Sequence[Candidate | Mapping[str, Any]] | None = None,
+        options: FitFields = None,
+    ) -> FittedAnswer:
+        """Return a provider's body, or its list of messages, fitted to a limit of tokens.
+
+        `body` is JSON of at most the gateway's `gateway_fit_max_bytes`; files in it do not leave the gateway.
+        `options` are `apportion.FitOptions`, or some of its fields. Without a session id, the call is a
+        session of its own.
+
+        Raises:
+            RefusedError: the body is refused, or cannot be fitted.
+            GatewayError: as for `compose`.
+        """
+        given = {"session_id": session_id, "artifacts": artifacts}
+        call = protocol.fit_call(body, limit_tokens, options, given)
+        return protocol.read_fitted(self._send(call), call)
 
     def publish(self, artifact: ContextArtifact, /) -> None:
         """Publish an artifact for later requests of its session.

@@ -177,6 +177,9 @@ class Settings(ClusterSettings):
     gateway_bodies_max_bytes: Annotated[int, Field(ge=8 << 20)] = 64 << 20
     """Largest size of the bodies of all calls that a gateway reads and handles at once, in bytes; further
     calls are refused (429). One token has half of it at most."""
+    gateway_fit_max_bytes: Positive = 32 << 20
+    """Largest body of a call of /v1/fit, in bytes; a larger one is refused (413). gateway_bodies_max_bytes
+    bounds it, too. The events that the gateway makes of it are bound by event_max_bytes."""
     metrics_by_tenant: Annotated[int, Field(ge=0, le=10_000)] = 0
     """Number of tenants, the first ones, that the metrics name; all others are other. 0: no metrics by
     tenant."""

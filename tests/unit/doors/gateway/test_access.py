@@ -76,6 +76,7 @@ async def test_no_path_of_events_takes_a_token_of_another_tenant(tokens: Path) -
     given = "session_id=s&source=x&tenant=acme"
     calls = {
         ("POST", "/v1/compose"): ("/v1/compose", body(tenant="acme")),
+        ("POST", "/v1/fit"): ("/v1/fit", {"body": [{}], "limit_tokens": 9, "tenant": "acme"}),
         ("POST", "/v1/artifacts"): ("/v1/artifacts", artifact_body() | {"tenant": "acme"}),
         ("DELETE", "/v1/artifacts"): (f"/v1/artifacts?id=a&{given}", None),
         ("DELETE", "/v1/artifacts/{id}"): (f"/v1/artifacts/a?{given}", None),

@@ -78,16 +78,18 @@ async def traces_of(headers: Any) -> list[dict[str, bytes]]:
     backend = Watched()
     async with gateway(backend) as client:
         await client.post("/v1/compose", json=body(), headers=headers)
+        fits = {"body": [{"role": "user", "content": "x"}], "limit_tokens": 99}
+        await client.post("/v1/fit", json=fits, headers=headers)
         await client.post("/v1/artifacts", json=artifact_body(), headers=headers)
         await client.delete("/v1/artifacts/c?session_id=s&source=tests", headers=headers)
-    assert len(backend.traces) == 3
+    assert len(backend.traces) == 4
     return [dict(trace) for trace in backend.traces]
 
 
 async def test_events_carry_the_trace_of_their_call_on() -> None:
     trace = {"traceparent": GOOD.encode(), "tracestate": b"a=1,b=2"}
     sent = CIMultiDict([("Traceparent", GOOD), ("tracestate", "a=1"), ("tracestate", "b=2")])
-    assert await traces_of(sent) == [trace] * 3
+    assert await traces_of(sent) == [trace] * 4
 
 
 @pytest.mark.parametrize(
@@ -105,12 +107,12 @@ async def test_events_carry_the_trace_of_their_call_on() -> None:
 )
 async def test_a_malformed_trace_is_left_out_with_its_state(parents: list[str]) -> None:
     sent = CIMultiDict([("tracestate", "a=1"), *(("traceparent", parent) for parent in parents)])
-    assert await traces_of(sent) == [{}] * 3
+    assert await traces_of(sent) == [{}] * 4
 
 
 async def test_a_state_that_is_too_long_is_left_out() -> None:
     sent = {"traceparent": GOOD, "tracestate": "a=" + "x" * 511}
-    assert await traces_of(sent) == [{"traceparent": GOOD.encode()}] * 3
+    assert await traces_of(sent) == [{"traceparent": GOOD.encode()}] * 4
 
 
 async def test_the_span_of_a_call_names_the_answer_by_the_conventions(recorder: Recorder) -> None:

@@ -25,6 +25,7 @@ app = typer.Typer(add_completion=False)
         "gateway_wait_s",
         "gateway_in_flight_max",
         "gateway_bodies_max_bytes",
+        "gateway_fit_max_bytes",
         "default_policy",
         "tracing",
     )

@@ -45,14 +45,24 @@ class Access:
         Raises:
             ProblemError: it does not cover the event's tenant or policy.
         """
+        policies = {}
+        if isinstance(event, ContextRequest):
+            policies["$.policy"] = event.policy or self._default_policy
+        self.require_names(grant, event.tenant, policies)
+
+    def require_names(self, grant: TokenGrant | None, tenant: str, policies: Mapping[str, str]) -> None:
+        """Check that a grant covers a tenant, and policies by their pointers in the call.
+
+        Raises:
+            ProblemError: it does not cover the tenant or a policy.
+        """
         if grant is None:
             return
-        if event.tenant not in grant.tenants:
+        if tenant not in grant.tenants:
             raise _forbidden("this token does not speak for this tenant", "$.tenant")
-        if not isinstance(event, ContextRequest) or grant.policies is None:
-            return
-        if (event.policy or self._default_policy) not in grant.policies:
-            raise _forbidden("this token does not cover this policy", "$.policy")
+        for pointer, policy in policies.items():
+            if grant.policies is not None and policy not in grant.policies:
+                raise _forbidden("this token does not cover this policy", pointer)
 
 
 def create_access(settings: Settings) -> Access:

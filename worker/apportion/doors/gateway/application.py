@@ -18,7 +18,7 @@ from apportion.core.events import ContextRequest, Opt
 from apportion.core.results import ContextComposed
 from apportion.core.wire.codec import encode
 from apportion.doors.formats import BODIES, FormatError, shaped
-from apportion.doors.gateway import calls
+from apportion.doors.gateway import calls, fits
 from apportion.doors.gateway.access import Access
 from apportion.doors.gateway.admission import Pool
 from apportion.doors.gateway.backend import (
@@ -76,6 +76,7 @@ class GatewayApp:
         app.add_routes(
             [
                 web.post("/v1/compose", self._compose),
+                web.post("/v1/fit", self._fit),
                 web.post("/v1/artifacts", self._publish),
                 web.delete("/v1/artifacts", self._retract),
                 web.delete(r"/v1/artifacts/{id:(?s:.+)}", self._retract),
@@ -141,6 +142,27 @@ class GatewayApp:
         body = _rendered(answer, form, with_decision=with_decision)
         return web.Response(body=body, content_type=_JSON, headers=headers)
 
+    async def _fit(self, request: web.Request) -> web.Response:
+        grant = self._access.grant_of(request.headers.get("Authorization"), _host_of(request))
+        with self._bytes.holding(grant) as take_bytes, self._places.holding(grant) as take_places:
+            body = await self._body(request, take_bytes, "gateway_fit_max_bytes")
+            take_places(1)
+            call = fits.fit_request_of(body, request.headers.get("Idempotency-Key"))
+            del body
+            self._access.require_names(grant, call.options.tenant, fits.policies_of(call))
+            span = request.get(_SPAN)
+            if span and call.session_id:
+                span.name_session(call.session_id)
+            client = fits.BackendClient(self._backend, self._bounds, _trace_of(request))
+            seconds = calls.wait_s(request.headers.getall("Prefer", ()), self._settings.gateway_wait_s)
+            async with self._deadline(seconds, call.options.request_id or UNSET):
+                answer = encode(await fits.fitted(call, client))
+        if span:
+            span.name_answer(client.answers[0].composed)
+        is_repeated = all(each.is_repeated for each in client.answers)
+        headers = {"Idempotency-Replayed": "true"} if is_repeated else None
+        return web.Response(body=answer, content_type=_JSON, headers=headers)
+
     async def _publish(self, request: web.Request) -> web.Response:
         await self._submit(request, calls.artifact_of, self._backend.publish)
         return web.Response(status=HTTPStatus.ACCEPTED)
@@ -162,7 +184,7 @@ class GatewayApp:
     ) -> A:
         """Admit a call, `read` its event, check that the caller's token covers it, and `send` it.
 
-        Every event takes this way to the backend.
+        Every event takes this way to the backend, except events of `_fit`.
         """
         grant = self._access.grant_of(request.headers.get("Authorization"), _host_of(request))
         with self._bytes.holding(grant) as take_bytes, self._places.holding(grant) as take_places:
@@ -180,13 +202,15 @@ class GatewayApp:
             async with self._deadline(seconds, request_id):
                 return await sending
 
-    async def _body(self, request: web.Request, take_bytes: Callable[[int], None]) -> bytes:
+    async def _body(
+        self, request: web.Request, take_bytes: Callable[[int], None], bound: str = "event_max_bytes"
+    ) -> bytes:
         if request.content_type != _JSON:
             detail = f"send JSON, with Content-Type {_JSON}"
             raise ProblemError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", detail)
         try:
             async with self._at_most(self._settings.gateway_wait_s):
-                return await self._read(request, take_bytes)
+                return await self._read(request, take_bytes, bound)
         except TimeoutError:
             detail = "the body did not arrive within gateway_wait_s"
             raise ProblemError(HTTPStatus.REQUEST_TIMEOUT, "request_timeout", detail) from None
@@ -194,19 +218,19 @@ class GatewayApp:
             detail = "the body does not have the encoding or the length that the head of the call names"
             raise ProblemError(HTTPStatus.BAD_REQUEST, "invalid_body", detail) from None
 
-    async def _read(self, request: web.Request, take_bytes: Callable[[int], None]) -> bytes:
+    async def _read(self, request: web.Request, take_bytes: Callable[[int], None], bound: str) -> bytes:
         """Return a body. The bytes of Content-Length are taken first, so that no other call takes them.
 
-        aiohttp's own `read` would keep the body until the response. A body that is too large raises
-        ProblemError.
+        aiohttp's own `read` would keep the body until the response. A body that is too large, by the
+        setting `bound`, raises ProblemError.
         """
-        body, most = bytearray(), self._settings.event_max_bytes
+        body, most = bytearray(), getattr(self._settings, bound)
         taken = min(request.content_length or 0, most)
         take_bytes(taken)
         async for piece in request.content.iter_any():
             body += piece
             if len(body) > most:
-                detail = f"the body has more than {most} bytes (event_max_bytes)"
+                detail = f"the body has more than {most} bytes ({bound})"
                 raise ProblemError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, ErrorCode.TOO_LARGE, detail)
             if len(body) > taken:
                 take_bytes(len(body) - taken)

@@ -57,14 +57,30 @@ def request_of(body: bytes, key: str | None, bounds: Bounds, trace: TraceHeaders
         EventError: the body is no request, or exceeds a bound.
         ProblemError: the key differs from the body's `request_id`, or is not UTF-8.
     """
-    named = None if key is None else key.removeprefix('"').removesuffix('"')
+    named = idempotency_key(key)
     given = {"type": _REQUEST, "request_id": new_id() if named is None else named, "requested_at": _now()}
     event, value = _decoded(body, given, bounds)
     assert isinstance(event, ContextRequest), "its type was checked"
-    if named is not None and event.request_id != named:
-        message = "Idempotency-Key is the request_id; leave one of them out"
-        raise ProblemError(HTTPStatus.BAD_REQUEST, "conflicting_key", message, pointer="$.request_id")
+    require_key(named, event.request_id, "$.request_id")
     return SubmittedEvent(event, value, trace)
+
+
+def idempotency_key(header: str | None) -> str | None:
+    """Return the value of `Idempotency-Key`, which may be quoted.
+
+    Raises:
+        ProblemError: it is not UTF-8.
+    """
+    key = None if header is None else header.removeprefix('"').removesuffix('"')
+    _encoded({} if key is None else {"key": key})
+    return key
+
+
+def require_key(key: str | None, request_id: str, pointer: str) -> None:
+    """Raise ProblemError if a key differs from the call's own request id, which is at `pointer`."""
+    if key is not None and request_id != key:
+        message = "Idempotency-Key is the request_id; leave one of them out"
+        raise ProblemError(HTTPStatus.BAD_REQUEST, "conflicting_key", message, pointer=pointer)
 
 
 def artifact_of(body: bytes, bounds: Bounds, trace: TraceHeaders = ()) -> SubmittedEvent:

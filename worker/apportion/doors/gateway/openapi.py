@@ -9,6 +9,7 @@ from msgspec import Struct, json
 from apportion.core.events import ContextArtifact, ContextRequest, ContextRetraction
 from apportion.core.results import ContextComposed, ContextDecision
 from apportion.doors.formats import BODIES, Shaped
+from apportion.doors.gateway.fits import FitRequest, FitResponse
 from apportion.doors.gateway.problems import PROBLEM_JSON, ProblemDetails
 from apportion.version import __version__
 
@@ -37,7 +38,8 @@ def openapi() -> bytes:
 
 
 def _schemas() -> dict[str, Any]:
-    types = (ContextRequest, ContextArtifact, ContextComposed, ContextDecision, Shaped, ProblemDetails)
+    events = (ContextRequest, ContextArtifact, ContextComposed, ContextDecision)
+    types = (*events, Shaped, FitRequest, FitResponse, ProblemDetails)
     _, schemas = json.schema_components(types, ref_template=_REF)
     for name, filled_in in _FILLED_IN.items():
         schema = schemas[name]
@@ -71,6 +73,20 @@ def _paths() -> dict[str, Any]:
                 "requestBody": _body(ContextRequest),
                 "responses": {
                     "200": _answer(),
+                    **_problems(400, 401, 403, 408, 410, 413, 415, 422, 429, 500, 503, 504),
+                },
+            }
+        },
+        "/v1/fit": {
+            "post": {
+                "summary": "Fit a provider's body to a limit of tokens.",
+                "parameters": [_parameter("header", "Idempotency-Key"), _parameter("header", "Prefer")],
+                "requestBody": _body(FitRequest),
+                "responses": {
+                    "200": {
+                        "description": "The body that fits.",
+                        "content": {"application/json": {"schema": _ref(FitResponse)}},
+                    },
                     **_problems(400, 401, 403, 408, 410, 413, 415, 422, 429, 500, 503, 504),
                 },
             }

@@ -1,0 +1,105 @@
+"""`apportion fit`: a chat in a file, fitted to a limit of tokens."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.commands import apportion, process
+from support.fitted_chats import chat, tool_round
+
+from apportion import LocalSessions, fit
+
+MESSAGES = chat(20)
+BODY: dict[str, Any] = {"model": "m", "system": "Be brief.", "messages": MESSAGES[1:], "stream": True}
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_with_a_chat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "body.json").write_text(json.dumps(BODY, indent=2))
+
+
+@pytest.mark.parametrize("body", [MESSAGES, BODY], ids=["list", "anthropic"])
+def test_a_body_is_fitted_as_by_the_library(body: Any) -> None:
+    own = fit(body, 300)
+    ended = apportion("fit", "--limit", "300", stdin=json.dumps(body).encode())
+    assert (ended.exit_code, json.loads(ended.out)) == (0, own.body)
+    kept = f"{own.decision.candidates_selected} of 42 messages, {own.used_tokens} of 300 tokens"
+    assert ended.err == f"apportion: {kept}\n"
+
+
+def test_files_are_written_and_not_overwritten() -> None:
+    arguments = ("fit", "body.json", "--limit", "300", "--output", "fitted.json", "--decision", "d.json")
+    first = apportion(*arguments)
+    assert (first.exit_code, first.out) == (0, b"")
+    assert json.loads(Path("fitted.json").read_bytes())["stream"] is True
+    assert json.loads(Path("d.json").read_bytes())["policy"]["name"] == "fit"
+    refused = apportion(*arguments)
+    assert refused.exit_code == 2
+    assert "fitted.json exists; --force overwrites it" in refused.err
+    assert apportion(*arguments, "--force").exit_code == 0
+    same = apportion("fit", "body.json", "--limit", "300", "--output", "body.json", "--force")
+    assert same.exit_code == 2
+
+
+@pytest.mark.parametrize(("given", "model"), [((), "m"), (("--model", "m"), "m"), (("--model", "x"), "x")])
+def test_a_model_is_written_into_the_body(given: tuple[str, ...], model: str) -> None:
+    assert json.loads(apportion("fit", "body.json", "--limit", "300", *given).out)["model"] == model
+    messages = apportion("fit", "--limit", "300", *given, stdin=json.dumps(MESSAGES).encode())
+    assert json.loads(messages.out) == fit(MESSAGES, 300).body
+
+
+def test_a_session_in_a_file_keeps_the_beginning() -> None:
+    sessions = LocalSessions()
+    bodies: list[Any] = []
+    for turns in range(20, 24):
+        messages = chat(turns)
+        ended = apportion("fit", "--limit", "300", "--session", "chat-1", stdin=json.dumps(messages).encode())
+        bodies.append(json.loads(ended.out))
+        assert bodies[-1] == fit(messages, 300, session_id="chat-1", client=sessions).body
+    assert bodies[-1][1] == bodies[-2][1] != fit(chat(23), 300).body[1]
+
+
+def test_cleared_results_are_counted() -> None:
+    messages = chat(1)[:-1]
+    for turn in range(8):
+        messages += tool_round(f"c{turn}", "line " * 400)
+    messages.append({"role": "user", "content": "Go on."})
+    ended = apportion("fit", "--limit", "2500", stdin=json.dumps(messages).encode())
+    cleared = sum(entry.fidelity == "cleared" for entry in fit(messages, 2500).decision.candidates)
+    assert cleared > 1
+    assert ended.err.splitlines()[1] == f"apportion: cleared {cleared}"
+
+
+@pytest.mark.parametrize(
+    ("stdin", "arguments", "exit_code", "shown"),
+    [
+        (b"", (), 2, "not_json: <stdin>: "),
+        (b"{", (), 2, "not_json: <stdin>: "),
+        (b"5", (), 2, "wrong_type: <stdin>: holds no body and no list of messages"),
+        (b"[]", (), 1, "missing_field: "),
+        (b'[{"role":"wizard","content":"x"}]', (), 1, "invalid_value: "),
+        (b'[{"role":"user","content":"x"}]', ("--policy", "mine"), 1, "unknown_policy: "),
+        (
+            b'[{"role":"user","content":"x"}]',
+            ("--session", "body.json"),
+            2,
+            "wrong_file: body.json: ",
+        ),
+        (b"[]", ("--policies", "nowhere"), 2, "invalid_settings: "),
+    ],
+)
+def test_an_error_is_typed(stdin: bytes, arguments: tuple[str, ...], exit_code: int, shown: str) -> None:
+    ended = process("fit", "--limit", "300", *arguments, stdin=stdin)
+    assert (ended.exit_code, ended.out) == (exit_code, b"")
+    assert ended.err.startswith(f"apportion: {shown}"), ended.err
+
+
+def test_a_chat_that_cannot_be_fitted_leaves_its_decision() -> None:
+    messages = json.dumps([{"role": "user", "content": "why " * 300}]).encode()
+    ended = apportion("fit", "--limit", "100", "--decision", "d.json", "--session", "s", stdin=messages)
+    assert (ended.exit_code, ended.out) == (1, b"")
+    assert ended.err.startswith("apportion: infeasible: ")
+    assert json.loads(Path("d.json").read_bytes())["status"] == "infeasible"
+    assert not Path("s").exists()

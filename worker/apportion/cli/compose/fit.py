@@ -1,0 +1,182 @@
+"""`apportion fit`: a chat in a file, fitted to a limit of tokens."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from apportion.cli import CommandError, ExitCode, note
+from apportion.cli._files import naming, open_events, require_distinct, require_free
+from apportion.cli._settings import read_settings, with_settings
+
+if TYPE_CHECKING:
+    from apportion.core.results import ContextDecision
+    from apportion.doors.fitting import Fitted
+    from apportion.settings import Settings
+
+app = typer.Typer(add_completion=False)
+
+_CHANGED = ("cleared", "shortened")
+"""The fidelities of messages that are not sent as they came."""
+
+
+@app.command(cls=with_settings("policies", "decision_detail"))
+def fit(  # noqa: PLR0913 - a command takes its flags by name
+    ctx: typer.Context,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="FILE", help="A provider's body or its messages, in JSON; - or none: stdin."),
+    ] = None,
+    *,
+    limit: Annotated[
+        int, typer.Option(min=1, metavar="N", help="The limit of tokens of all messages that are sent.")
+    ],
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Write this model into the body, if the body has another one or none. It changes neither the"
+            " limit nor the counting, and a list of messages has no model.",
+        ),
+    ] = None,
+    policy: Annotated[
+        str, typer.Option(metavar="NAME", help="A policy of strategy conversation.", show_default=True)
+    ] = "fit",
+    session: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Keep the session in this file, so that the beginning of the chat stays from call to call."
+            " The file's name is the session's id.",
+        ),
+    ] = None,
+    output: Annotated[Path | None, typer.Option(help="Write the body to this file, not to stdout.")] = None,
+    decision: Annotated[Path | None, typer.Option(help="Write the decision to this file.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
+) -> None:
+    """Fit a chat to a limit of tokens, without Kafka: a provider's body in, the body that fits out.
+
+    The other fields of the body stay. A summary is on stderr. Exits with 1 if the chat cannot be fitted or is
+    refused; if a decision was made, it is written all the same. See docs/fit.md.
+
+    Examples:
+      apportion fit body.json --limit 100000 > fitted.json
+      apportion fit - --limit 100000 --session chat-1.session --decision decision.json < body.json
+    """
+    from apportion.doors.fitting import FitError
+
+    require_distinct(file, output, decision, session)
+    require_free(output, "--output", force=force)
+    require_free(decision, "--decision", force=force)
+    settings = read_settings(ctx)
+    rows = {} if session is None else _read_rows(session)
+    body = _read_body(file)
+    if model is not None and isinstance(body, dict):
+        body = {**body, "model": model}
+    try:
+        fitted = _fitted(body, limit, policy, session, rows, settings)
+    except FitError as error:
+        if decision is not None and error.decision is not None:
+            _write_decision(decision, error.decision, settings)
+        raise
+    if decision is not None:
+        _write_decision(decision, fitted.decision, settings)
+    _write_body(output, fitted.body)
+    if session is not None:
+        for row in rows.values():
+            session.write_bytes(row)
+    _summarize(fitted)
+
+
+def _read_body(file: Path | None) -> Any:
+    from msgspec import DecodeError, json
+
+    from apportion.core.wire.not_json import why_not_json
+    from apportion.core.wire.repair import with_whole_pairs
+
+    with open_events(file) as source, naming(source):
+        value, name = source.read(), source.name
+    try:
+        body = json.decode(with_whole_pairs(value))
+    except (DecodeError, UnicodeDecodeError, RecursionError) as error:
+        message = f"{name}: {why_not_json(value, str(error))}"
+        raise CommandError("not_json", message, ExitCode.USAGE) from None
+    if not isinstance(body, dict | list):
+        raise CommandError("wrong_type", f"{name}: holds no body and no list of messages", ExitCode.USAGE)
+    return body
+
+
+def _read_rows(session: Path) -> dict[str, bytes]:
+    """Return the row of the file by its session key; none if there is no file yet.
+
+    Raises:
+        CommandError: the file holds no session.
+    """
+    from msgspec import DecodeError, json
+
+    from apportion.core.events import session_key
+    from apportion.core.session.row import Session
+
+    if not session.exists() or not (row := session.read_bytes()):
+        return {}
+    try:
+        json.decode(row, type=Session)
+        is_row = "start_us" in (names := json.decode(row)) and names.keys() <= {*Session.__struct_fields__}
+    except (DecodeError, UnicodeDecodeError):
+        is_row = False
+    if not is_row:
+        message = f"{session}: holds no session; name another file, or delete it"
+        raise CommandError("wrong_file", message, ExitCode.USAGE) from None
+    return {session_key("default", session.name): row}
+
+
+def _fitted(
+    body: Any,
+    limit_tokens: int,
+    policy: str,
+    session: Path | None,
+    rows: dict[str, bytes],
+    settings: "Settings",
+) -> "Fitted":
+    from apportion.doors.fitting import FitOptions, LocalSessions
+    from apportion.doors.fitting import fit as fit_chat
+    from apportion.engine.assembly import create_catalogue
+
+    return fit_chat(
+        body,
+        limit_tokens,
+        session_id=None if session is None else session.name,
+        client=LocalSessions(create_catalogue(settings), rows=rows),
+        options=FitOptions(policy=policy),
+    )
+
+
+def _write_decision(path: Path, decision: "ContextDecision", settings: "Settings") -> None:
+    from apportion.core.detail import in_detail
+    from apportion.core.wire.codec import encode
+
+    path.write_bytes(encode(in_detail(decision, settings.decision_detail)) + b"\n")
+
+
+def _write_body(output: Path | None, body: Any) -> None:
+    from msgspec import json
+
+    from apportion.engine.offline.lines import write_line
+
+    line = json.encode(body)
+    if output is not None:
+        output.write_bytes(line + b"\n")
+        return
+    with naming(sys.stdout.buffer):
+        write_line(sys.stdout.buffer.fileno(), line)
+
+
+def _summarize(fitted: "Fitted") -> None:
+    decision = fitted.decision
+    kept = f"{decision.candidates_selected:,} of {decision.candidates_total:,} messages"
+    note(f"{kept}, {fitted.used_tokens:,} of {fitted.limit_tokens:,} tokens")
+    forms = [str(entry.fidelity) for entry in decision.candidates]
+    counts = [f"{name} {forms.count(name):,}" for name in _CHANGED if name in forms]
+    if counts:
+        note(", ".join(counts))

@@ -1,0 +1,185 @@
+"""Calls of `/v1/fit`: their bodies, their events, and their answers.
+
+A fitted chat is an event of its session, like a call of `/v1/compose`; with artifacts it is two events.
+"""
+
+import re
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from msgspec import UNSET, DecodeError, Meta, Struct, ValidationError, json
+from msgspec.structs import replace
+
+from apportion.core.bounds import Bounds
+from apportion.core.errors import ErrorCode, EventError
+from apportion.core.events import ContextRequest, Opt
+from apportion.core.nesting import is_deeper
+from apportion.core.results import ContextComposed, ContextDecision
+from apportion.core.wire.codec import decode, encode
+from apportion.core.wire.not_json import why_not_json
+from apportion.core.wire.refusal import refusal
+from apportion.core.wire.repair import with_whole_pairs
+from apportion.doors.fitting import FitError, FitOptions, fit_async
+from apportion.doors.gateway import calls
+from apportion.doors.gateway.backend import Backend, GatewayAnswer, SubmittedEvent, TraceHeaders
+from apportion.doors.gateway.problems import ProblemError
+
+_CALL_FIELDS = re.compile(r"\$\.(limit_tokens|session_id|tenant|options|artifacts)\b")
+_MESSAGES = "$.messages"
+_DEPTH_MAX = 200
+"""The depth of a body that can be read and written in any call stack. Messages have the events' bound."""
+
+
+class FitCallOptions(FitOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of a call of `fit`."""
+
+
+class FitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A call of `/v1/fit`."""
+
+    body: dict[str, Any] | list[Any]
+    """A provider's body, or its list of messages."""
+    limit_tokens: Annotated[int, Meta(ge=1)]
+    session_id: str | None = None
+    """Without it, the call is a session of its own."""
+    tenant: str | None = None
+    """The same as the option `tenant`."""
+    options: FitCallOptions = FitCallOptions()
+    artifacts: list[dict[str, Any]] | None = None
+    """Candidates, or parts of candidates with at least `content`."""
+
+
+class FitResponse(Struct, frozen=True, kw_only=True):
+    """The answer to a call of `/v1/fit`."""
+
+    body: dict[str, Any] | list[Any]
+    """The caller's body with its messages replaced."""
+    used_tokens: int
+    limit_tokens: int
+    sources: tuple[int | None, ...]
+    """The index of the caller's message for each message; null for a message that was added."""
+    decision: ContextDecision
+    artifacts_decision: Opt[ContextDecision] = UNSET
+
+
+class _Answer(Struct, frozen=True):
+    composed: ContextComposed
+    decision: ContextDecision
+
+
+_request = json.Decoder(FitRequest)
+_composed = json.Decoder(ContextComposed)
+_decision = json.Decoder(ContextDecision)
+
+
+class BackendClient:
+    """A gateway's backend as the client of `fit`. It keeps the answers in their order."""
+
+    def __init__(self, backend: Backend, bounds: Bounds, trace: TraceHeaders) -> None:
+        self._backend, self._bounds, self._trace = backend, bounds, trace
+        self.answers: list[GatewayAnswer] = []
+
+    async def compose(self, request: ContextRequest, /, *, with_decision: bool) -> _Answer:
+        """Return the answer of the backend, which raises its own errors.
+
+        Raises:
+            EventError: the event exceeds a bound, or is refused.
+        """
+        value = encode(request)
+        event = SubmittedEvent(decode(value, self._bounds), value, self._trace)
+        answer = await self._backend.compose(event, with_decision=with_decision)
+        self.answers.append(answer)
+        return _Answer(_composed.decode(answer.composed), _decision.decode(answer.decision))
+
+
+def fit_request_of(body: bytes, key: str | None) -> FitRequest:
+    """Return a call of `/v1/fit`, with its tenant and its request id in its options.
+
+    Raises:
+        EventError: the body is no such call.
+        ProblemError: `key`, the call's `Idempotency-Key`, differs from the request id, or is not UTF-8.
+    """
+    call, named = _decoded(body), calls.idempotency_key(key)
+    options = call.options
+    calls.require_key(named, options.request_id or named or "", "$.options.request_id")
+    tenant = options.tenant if call.tenant is None else call.tenant
+    if options.tenant not in (FitOptions().tenant, tenant):
+        message = "tenant and options.tenant differ; leave one of them out"
+        raise EventError(ErrorCode.INVALID_VALUE, message, "$.options.tenant")
+    request_id = options.request_id or named or calls.new_id()
+    return replace(call, options=replace(options, request_id=request_id, tenant=tenant))
+
+
+def policies_of(call: FitRequest) -> dict[str, str]:
+    """Return the policies that a call uses, by their pointers in it."""
+    policies = {"$.options.policy": call.options.policy}
+    if call.artifacts is not None:
+        policies["$.options.artifacts_policy"] = call.options.artifacts_policy
+    return policies
+
+
+async def fitted(call: FitRequest, client: BackendClient) -> FitResponse:
+    """Return the answer to a call. Errors of the backend, other than EventError, are passed on.
+
+    Raises:
+        ProblemError: the chat cannot be fitted, or is refused.
+    """
+    body: Any = call.body  # `fit` recognises its shape
+    try:
+        result = await fit_async(
+            body,
+            call.limit_tokens,
+            client=client,
+            session_id=call.session_id,
+            artifacts=call.artifacts,
+            options=call.options,
+        )
+    except FitError as error:
+        is_too_large = error.code == ErrorCode.TOO_LARGE
+        status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE if is_too_large else HTTPStatus.UNPROCESSABLE_ENTITY
+        pointer = _in_call(error.pointer, call)
+        raise ProblemError(
+            status, error.code, error.message, pointer=pointer, request_id=call.options.request_id or UNSET
+        ) from None
+    decision = result.artifacts_decision
+    return FitResponse(
+        body=result.body,
+        used_tokens=result.used_tokens,
+        limit_tokens=result.limit_tokens,
+        sources=result.sources,
+        decision=result.decision,
+        artifacts_decision=UNSET if decision is None else decision,
+    )
+
+
+def _decoded(body: bytes) -> FitRequest:
+    try:
+        try:
+            call = _request.decode(body)
+        except (DecodeError, UnicodeDecodeError) as error:
+            if isinstance(error, ValidationError):
+                raise
+            call = _request.decode(with_whole_pairs(body))
+    except ValidationError as error:
+        raise refusal(str(error)) from None
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise EventError(ErrorCode.NOT_JSON, why_not_json(body, str(error))) from None
+    except RecursionError:
+        raise _too_deep() from None
+    if is_deeper(call.body, _DEPTH_MAX):
+        raise _too_deep()
+    return call
+
+
+def _too_deep() -> EventError:
+    return EventError(ErrorCode.TOO_DEEP, f"nested deeper than {_DEPTH_MAX}")
+
+
+def _in_call(pointer: str, call: FitRequest) -> str:
+    """Return a pointer of `fit` as a pointer in the body of the call."""
+    if pointer == "$.options.tenant" and call.tenant is not None:
+        return "$.tenant"
+    if _CALL_FIELDS.match(pointer):
+        return pointer
+    root = _MESSAGES if isinstance(call.body, list) and pointer.startswith(_MESSAGES) else "$"
+    return "$.body" + pointer.removeprefix(root)
