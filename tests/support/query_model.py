@@ -99,8 +99,9 @@ class QueryModel(Model):
             )
         )
         best: set[str] = set()
-        for unit in ranked:
-            if isinstance(unit, Unit) and unit.id not in best:
+        for chosen in ranked:
+            unit = chosen if isinstance(chosen, Unit) else None
+            if unit is not None and unit.id not in best:
                 best.add(unit.id)
                 if unit.is_cut and unit.header and unit.passage:
                     unit.cost += self.count(unit.whole["content"][: unit.header])

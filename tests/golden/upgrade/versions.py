@@ -1,7 +1,7 @@
 """Answers to events, and the changelog behind them, by the version of the package on `PYTHONPATH`.
 
-It uses only what 0.4.0 has, too, in modules that had other names. As a program it reads the arguments of `answer` as JSON from standard input,
-and writes its result as JSON.
+It uses only what 0.4.0 has, too, in modules that had other names. As a program it reads the arguments of
+`answer` as JSON from standard input, and writes its result as JSON.
 """
 
 import base64

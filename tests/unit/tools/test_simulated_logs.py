@@ -27,7 +27,7 @@ def test_a_seed_gives_the_same_valid_chat_and_another_seed_another(kind: str) ->
 
 @pytest.mark.parametrize("kind", LOG_KINDS)
 def test_a_chat_has_about_the_recorded_number_of_tokens(kind: str) -> None:
-    totals = [fit(log_chat(kind, seed), 10_000_000).used_tokens for seed in range(3)]  # type: ignore[arg-type]
+    totals = [fit(log_chat(kind, seed), 10_000_000).used_tokens for seed in range(3)]
     assert sum(totals) / 3 == pytest.approx(RECORDED_TOKENS[kind], rel=0.35)
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from support.asking import asked, calls, composed, conversation_policy, fates, result, says
+from support.asking import asked, calls, conversation_policy, fates, result, says
 from support.composing import answer, entry_of
 
 from apportion.core.compose import Answered

@@ -128,16 +128,15 @@ def clear(
     `cost_tokens` is the cost of the uncleared messages from the cut on.
     """
     results, media = found
-    before = Boundaries(last.results or 0, last.media or 0)
-    _, saved = _cleared_before(results, media, before)
-    old_tokens = cost_tokens - _saved_from(cut, saved)
+    before = last.results or 0, last.media or 0
+    most = max(before[0], results.target), max(before[1], media.target)
+    _, saved_before = _cleared_before(results, media, before)
+    _, saved_at_most = _cleared_before(results, media, most)
+    old_tokens = cost_tokens - _saved_from(cut, saved_before)
     target, freed_tokens = before, 0
-    for boundary in sorted({index + 1 for index in (*results.saved, *media.saved)}):
-        target = Boundaries(
-            max(before[0] or 0, min(boundary, results.target)), max(before[1] or 0, min(boundary, media.target))
-        )
-        _, saved = _cleared_before(results, media, target)
-        freed_tokens = old_tokens - cost_tokens + _saved_from(cut, saved)
+    for index in sorted(saved_at_most):
+        freed_tokens += (saved_at_most[index] - saved_before.get(index, 0)) * (index >= cut)
+        target = max(before[0], min(index + 1, most[0])), max(before[1], min(index + 1, most[1]))
         if (old_tokens - freed_tokens) * 1_000 <= table.fill * room_tokens:
             break
     is_large = old_tokens * 1_000 > table.trigger * room_tokens
@@ -145,8 +144,8 @@ def clear(
     after = target if has_moved else before
     contents, saved = _cleared_before(results, media, after)
     return Clearing(
-        boundaries=after,
-        last_boundary=before[0] or 0,
+        boundaries=Boundaries(*after),
+        last_boundary=before[0],
         contents=contents,
         saved=saved,
         has_moved=has_moved,
@@ -167,13 +166,13 @@ def _cleared(block: Any, policy: ConversationPolicy) -> Any:
 
 
 def _cleared_before(
-    results: Clearable, media: Clearable, boundaries: Boundaries
+    results: Clearable, media: Clearable, boundaries: tuple[int, int]
 ) -> tuple[dict[int, Any], dict[int, int]]:
     """Return contents and saved tokens of what is before the boundaries; a cleared result has no media."""
     contents: dict[int, Any] = {}
     saved: dict[int, int] = {}
     for found, boundary in zip((media, results), reversed(boundaries), strict=True):
-        before = [index for index in found.saved if index < (boundary or 0)]
+        before = [index for index in found.saved if index < boundary]
         contents |= {index: found.contents[index] for index in before}
         saved |= {index: found.saved[index] for index in before}
     return contents, saved
@@ -183,6 +182,6 @@ def _saved_from(cut: int, saved: Mapping[int, int]) -> int:
     return sum([tokens for index, tokens in saved.items() if index >= cut])
 
 
-def _between(found: Clearable, last: int | None, after: int | None) -> frozenset[int]:
+def _between(found: Clearable, last: int | None, after: int) -> frozenset[int]:
     """Return what may have been cleared since the last text."""
-    return frozenset([index for index in found.saved if last is None or last <= index < (after or 0)])
+    return frozenset([index for index in found.saved if last is None or last <= index < after])
