@@ -269,4 +269,4 @@ def test_a_large_image_takes_no_longer_than_its_header() -> None:
     start = perf_counter()
     for _ in range(100):
         media_of(block)
-    assert perf_counter() - start < 0.5  # a hundred of them; to decode all takes 0.3 s more
+    assert perf_counter() - start < 0.1  # 5 ms here
