@@ -226,8 +226,8 @@ def test_a_deep_value_is_no_error() -> None:
 
 KEYS = ["type", "source", "image_url", "url", "data", "media", "width", "file", "image", "inlineData",
         "mimeType", "bytes", "pages", "detail", "form", "id", "file_id", "s3Location"]  # fmt: skip
-WORDS = ["image", "image_url", "media", "document", "file", "openai", "low", "image/png", "base64", URL, PIXELS, PDF,
-         "data:", "data:image/png;base64,iVBORw0KGgo", "\ud800", "https://a.b"]  # fmt: skip
+WORDS = ["image", "image_url", "media", "document", "file", "openai", "low", "image/png", "base64", URL,
+         PIXELS, PDF, "data:", "data:image/png;base64,iVBORw0KGgo", "\ud800", "https://a.b"]  # fmt: skip
 LEAVES = (
     st.none() | st.booleans() | st.integers() | st.floats() | st.binary() | st.text() | st.sampled_from(WORDS)
 )
@@ -269,4 +269,4 @@ def test_a_large_image_takes_no_longer_than_its_header() -> None:
     start = perf_counter()
     for _ in range(100):
         media_of(block)
-    assert perf_counter() - start < 0.5  # a hundred of them; to decode all takes 0.3 s more
+    assert perf_counter() - start < 0.1  # 5 ms here
