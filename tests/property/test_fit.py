@@ -28,11 +28,12 @@ rounds = st.builds(tool_round, st.sampled_from("abc"), texts.map(lambda text: te
 said = st.one_of(messages.map(lambda message: [message]), rounds)
 chats = st.lists(said, min_size=1, max_size=8).map(lambda parts: [*chain(*parts)])
 
-_blocks = texts.map(lambda text: {"type": "text", "text": text})
+_said = texts.map(lambda text: text if text.strip() else "so")
+_blocks = _said.map(lambda text: {"type": "text", "text": text})
 _words = st.builds(
     lambda role, content: [{"role": role, "content": content}],
     st.sampled_from(["user", "assistant"]),
-    texts | st.lists(_blocks, max_size=3),
+    _said | st.lists(_blocks, min_size=1, max_size=3),
 )
 
 
@@ -47,7 +48,7 @@ _anthropic_parts = st.one_of(_words, _called, st.builds(_with_words, _called, _b
 anthropic_chats = st.builds(
     lambda system, first, parts: {"system": system, "messages": [first, *chain(*parts)]},
     st.none() | texts,
-    texts.map(lambda text: {"role": "user", "content": text}),
+    _said.map(lambda text: {"role": "user", "content": text}),
     st.lists(_anthropic_parts, max_size=8),
 )
 
@@ -56,7 +57,8 @@ def fitted(
     chat: Any, limit_tokens: int, given_artifacts: Any, sessions: LocalSessions, turn: int
 ) -> Fitted | None:
     """Return the fitted chat of a turn; None if it cannot be fitted."""
-    options = FitOptions(request_id=f"r{turn}", requested_at=datetime(2026, 3, 1, 12, turn % 60, tzinfo=UTC))
+    requested_at = datetime(2026, 3, 1, 12, turn % 60, tzinfo=UTC)
+    options = FitOptions(request_id=f"r{turn}", requested_at=requested_at, fixed="all")
     try:
         return fit(
             chat, limit_tokens, session_id="s1", client=sessions, artifacts=given_artifacts, options=options

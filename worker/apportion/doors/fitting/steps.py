@@ -150,8 +150,13 @@ def fit_steps(call: FitCall) -> Steps:
     count = COUNTERS[composed.tokens.counter].count
     sent, system, tokens = _with_artifacts(call, kept, text, count)
     used_tokens += tokens
+    if not sent:
+        text = "the kept messages are blank, which this shape's provider refuses; give a message with a text"
+        raise FitError(ErrorCode.INVALID_VALUE, text, f"$.{call.chat.shape.field}", decision)
     first = _first_of_assistant(sent)
-    if call.begins_with_user and first is not None and len(kept) < len(call.chat.counted):
+    sources = {message.source for message in sent} - {None}
+    is_cut = len(kept) < len(call.chat.counted) or len(sources) < len(call.chat.messages)
+    if call.begins_with_user and first is not None and is_cut:
         sent.insert(first, _added(call.chat, OMITTED))
         used_tokens += count(OMITTED) + OVERHEAD_TOKENS
     assert used_tokens <= call.limit_tokens, "the parts of the limit add up to it"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from support.shaped_chats import chats_of, counted, written
 
-from apportion import FitError
+from apportion import FitError, fit
 
 THINKING = {"type": "thinking", "thinking": "I look.", "signature": "s"}
 SERVER = [
@@ -70,6 +70,14 @@ def test_blank_messages_are_not_sent(content: Any) -> None:
         {"role": "user", "content": "b"},
     ]
     assert written({"messages": messages})["messages"] == [messages[0], messages[2]]
+
+
+def test_a_chat_without_its_blank_first_message_begins_with_the_user() -> None:
+    answer = {"role": "assistant", "content": "Yes."}
+    sent = fit({"messages": [{"role": "user", "content": ""}, answer, BODY["messages"][0]]}, 100).messages
+    assert [message["role"] for message in sent] == ["user", "assistant", "user"]
+    with pytest.raises(FitError, match="blank"):
+        fit({"messages": [{"role": "user", "content": " "}]}, 100)
 
 
 def test_blank_texts_beside_a_call_are_not_sent() -> None:

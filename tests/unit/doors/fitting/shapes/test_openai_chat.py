@@ -55,7 +55,10 @@ def test_rewritten_contents_are_written_in_place() -> None:
 
 
 def test_a_shorter_text_keeps_the_other_fields_of_its_block_and_blank_blocks_vanish() -> None:
-    blocks = [{"type": "text", "text": " "}, {"type": "text", "text": "long", "cache_control": {}}]
+    blocks: list[dict[str, Any]] = [
+        {"type": "text", "text": " "},
+        {"type": "text", "text": "long", "cache_control": {}},
+    ]
     chat = [{"role": "user", "content": blocks}]
     assert written(chat, new={0: [{"type": "text", "text": "l"}]})[0]["content"] == [
         {**blocks[1], "text": "l"}

@@ -40,7 +40,7 @@ class Responses(Shape):
             return self.field in body
         kinds = [item.get("type") for item in items if isinstance(item, Mapping) and "content" not in item]
         blocks = [block.get("type") for block in blocks_of(items)]
-        return any(isinstance(kind, str) for kind in kinds) or any(kind in _BLOCKS for kind in blocks)
+        return any(isinstance(kind, str) for kind in kinds) or any(kind in _BLOCKS[:2] for kind in blocks)
 
     def read(self, items: Sequence[Item]) -> Iterator[Counted]:
         """Yield a message for each response, and for each other item."""
