@@ -1,11 +1,12 @@
 """The hook for Pydantic AI: a capability that processes the history of each request."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, Unpack
 
 from pydantic_ai import RunContext
-from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai.capabilities import AbstractCapability, WrapRunHandler
 from pydantic_ai.messages import (
     MULTI_MODAL_CONTENT_TYPES,
     FilePart,
@@ -25,6 +26,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 from pydantic_ai.models import ModelRequestContext
+from pydantic_ai.run import AgentRunResult
 from pydantic_core import to_jsonable_python
 
 from apportion.core.media import stub_of
@@ -32,12 +34,16 @@ from apportion.doors.fitting.shapes import read_chat
 from apportion.doors.fitting.shapes.form import Item, Part, Shape, call, countable, result, text_block
 from apportion.integrations.fitter import Fitter, FitterSettings
 
+_session_id = ContextVar[str | None]("session_id", default=None)
+"""The session of the run."""
+
 
 class FitHistory(AbstractCapability[Any]):
     """A capability of an `Agent` that sends the parts of the history that fit into a limit.
 
     Instructions and system prompts count, and are always kept. The run's history keeps all messages. The
-    session is the run's `conversation_id`, unless `session_id` returns another one.
+    session is the run's `conversation_id`, unless `session_id` returns another one. A run inside of a run of
+    the same conversation, like a subagent's in a tool, has the session `ID/NAME`, with its agent's name.
     """
 
     def __init__(
@@ -49,7 +55,18 @@ class FitHistory(AbstractCapability[Any]):
     ) -> None:
         """Start with a limit of instructions and messages, without the definitions of tools."""
         self.fitter = Fitter(limit_tokens, settings, session_remedy="give the run conversation_id=…")
-        self._session_id = session_id or _conversation_id
+        self._session_id = session_id or _own_session_id
+
+    async def wrap_run(self, ctx: RunContext[Any], *, handler: WrapRunHandler) -> AgentRunResult[Any]:
+        """Run with a session of its own."""
+        outer, own = _session_id.get(), ctx.conversation_id
+        if own is not None and outer is not None and f"{outer}/".startswith(f"{own}/"):
+            own = f"{outer}/{(ctx.agent and ctx.agent.name) or 'agent'}"
+        token = _session_id.set(own)
+        try:
+            return await handler()
+        finally:
+            _session_id.reset(token)
 
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
@@ -69,8 +86,8 @@ class FitHistory(AbstractCapability[Any]):
         return request_context
 
 
-def _conversation_id(ctx: RunContext[Any]) -> str | None:
-    return ctx.conversation_id
+def _own_session_id(ctx: RunContext[Any]) -> str | None:
+    return _session_id.get() or ctx.conversation_id
 
 
 class PydanticAI(Shape):
@@ -118,14 +135,17 @@ class PydanticAI(Shape):
         given = native.content if isinstance(native, FilePart) else native
         dumped = to_jsonable_python(given, bytes_mode="base64")
         if isinstance(given, MULTI_MODAL_CONTENT_TYPES):
-            kind = given.kind.partition("-")[0]  # image, audio, document or video; a file has a MIME type
+            kind = str(dumped["kind"]).partition("-")[
+                0
+            ]  # image, audio, document or video; a file has a MIME type
             return stub_of({**dumped, "type": "media" if kind in ("binary", "uploaded") else kind}) or {}
         if not isinstance(dumped, dict):
             return super().block(dumped)
         fields = {name: value for name, value in dumped.items() if value is not None}
-        names = {NativeToolCallPart: "id", NativeToolReturnPart: "tool_use_id"}
-        link = {name: given.tool_call_id for kind, name in names.items() if isinstance(given, kind)}
-        return {"type": "opaque", **countable(fields, self.unread), **link}
+        if isinstance(given, NativeToolCallPart | NativeToolReturnPart):
+            name = "id" if isinstance(given, NativeToolCallPart) else "tool_use_id"
+            return {"type": "opaque", **countable(fields, self.unread), name: given.tool_call_id}
+        return {"type": "opaque", **countable(fields, self.unread)}
 
     def inner(self, native: Any) -> Any:
         """Return the parts of a message, or the content of a part of a request."""
@@ -149,8 +169,8 @@ class PydanticAI(Shape):
         match native:
             case ModelRequest() | ModelResponse():
                 return replace(native, parts=new)
-            case RetryPromptPart(tool_name=str()):
-                return ToolReturnPart(native.tool_name, new, native.tool_call_id)
+            case RetryPromptPart(tool_name=str() as tool_name):
+                return ToolReturnPart(tool_name, new, native.tool_call_id)
             case SpeechPart(speaker="user") | RetryPromptPart() | RetryFeedbackPart():
                 return UserPromptPart(new)
             case UserPromptPart() | ToolReturnPart() | SystemPromptPart() | TextPart() | TextContent():
