@@ -14,7 +14,6 @@ from langchain_core.messages import (
     BaseMessage,
     FunctionMessage,
     HumanMessage,
-    SystemMessage,
     ToolMessage,
 )
 from langchain_core.outputs import ChatResult
@@ -240,16 +239,6 @@ def test_a_subagent_in_a_tool_or_a_node_has_a_session_of_its_own() -> None:
     for _ in range(2):
         graph.compile(checkpointer=InMemorySaver()).invoke(asked("Find x."), thread("t2"))
     assert recorder.sessions[4:] == ["t2/research"] * 2
-
-
-def test_artifacts_at_the_end_of_the_system_prompt_reach_the_model() -> None:
-    recorder = Recorder()
-    options = FitOptions(place="system", artifacts_tokens=0)
-    model = ScriptedModel(messages=iter([AIMessage("Yes.")]), sent=[])
-    hook = FitMiddleware(LIMIT_TOKENS, options=options, uses_pool=True, **recorder.settings)
-    made: Any = create_agent(model, system_prompt=SystemMessage([{"type": "text", "text": PROMPT}]), middleware=[hook])
-    made.invoke(asked("Is it so?"), thread("t1"))
-    assert [message.text for message in model.sent[0]] == [PROMPT, "Is it so?"]
 
 
 @pytest.mark.parametrize(

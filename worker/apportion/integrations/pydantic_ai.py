@@ -95,6 +95,7 @@ class PydanticAI(Shape):
 
     name = "Pydantic AI messages"
     system_fields = ("instructions",)
+    blocks_field = "parts"
     unread = frozenset(
         {"id", "signature", "provider_name", "provider_details", "tool_call_id", "part_kind", "identifier"}
     )
