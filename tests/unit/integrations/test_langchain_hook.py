@@ -8,10 +8,18 @@ import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import ModelRequest
 from langchain_core.language_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    FunctionMessage,
+    HumanMessage,
+    ToolMessage,
+)
 from langchain_core.outputs import ChatResult
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
 from support.hooked import LIMIT_TOKENS, LONG, QUESTIONS, Recorder, count
 
 from apportion import FitError
@@ -19,6 +27,7 @@ from apportion.doors.fitting.steps import OMITTED
 from apportion.integrations.langchain import FitMiddleware
 
 PROMPT = "Answer briefly."
+IMAGE = {"type": "image_url", "image_url": {"url": "https://localhost/a.png"}}
 
 
 class ScriptedModel(GenericFakeChatModel):
@@ -150,10 +159,11 @@ def test_the_beginning_stays_for_the_cache_of_a_provider_from_turn_to_turn() -> 
 
 def test_an_answer_without_its_question_follows_an_omission_note() -> None:
     made, model = agent(Recorder(), script=iter([AIMessage("Yes.")]))
-    history = [HumanMessage(LONG * 4), AIMessage("An answer."), HumanMessage("Is it so?")]
+    history = [HumanMessage("Find all."), *[AIMessage(LONG) for _ in range(20)], HumanMessage("Is it so?")]
     made.invoke({"messages": history}, thread("t1"))
     [messages] = model.sent
-    assert [message.text for message in messages] == [PROMPT, OMITTED, "An answer.", "Is it so?"]
+    assert [message.text for message in messages[:2]] == [PROMPT, OMITTED]
+    assert {message.type for message in messages[2:-1]} == {"ai"}
 
 
 def test_each_thread_is_a_session_and_a_given_function_names_another() -> None:
@@ -176,33 +186,77 @@ def test_reasoning_counts_and_is_sent_as_it_came() -> None:
     assert recorder.fitted[1].used_tokens > count([LONG])
 
 
+def test_images_and_blocks_of_any_kind_are_sent_as_they_came() -> None:
+    recorder = Recorder()
+    made, model = agent(recorder, script=iter([AIMessage("Yes.")]), limit_tokens=4000)
+    blocks = ["text", IMAGE, {"type": "of next year", "data": [1]}]
+    made.invoke(asked(blocks), thread("t1"))
+    assert model.sent[0][1].content == blocks
+    assert 2000 < recorder.fitted[0].used_tokens < 2100  # the image has no known size
+    recorder.require_verified()
+
+
+def test_an_answered_call_that_could_not_be_parsed_stays_with_its_answer() -> None:
+    made, model = agent(Recorder(), script=iter([AIMessage("Yes.")]))
+    wrong = {"name": "look_up", "args": "{", "id": "b", "error": "no JSON", "type": "invalid_tool_call"}
+    valid = {"name": "look_up", "args": {}, "id": "a"}
+    history: list[BaseMessage] = [
+        HumanMessage("Find both."),
+        AIMessage("", tool_calls=[valid], invalid_tool_calls=[wrong]),
+        ToolMessage("1", tool_call_id="a"),
+        ToolMessage("No JSON.", tool_call_id="b", status="error"),
+    ]
+    made.invoke({"messages": history}, thread("t1"))
+    assert [message.text for message in model.sent[0]] == [PROMPT, "Find both.", "", "1", "No JSON."]
+
+
+def test_a_subagent_in_a_tool_or_a_node_has_a_session_of_its_own() -> None:
+    recorder = Recorder()
+    sub, _ = agent(recorder, script=iter([AIMessage("Found.")] * 9))
+    in_tool = create_agent(
+        ScriptedModel(messages=iter([AIMessage("Found.")] * 9), sent=[]),
+        middleware=[FitMiddleware(LIMIT_TOKENS, **recorder.settings)],
+    )
+
+    @tool
+    def delegate(topic: str) -> str:
+        """Delegate."""
+        return str(in_tool.invoke(asked(topic))["messages"][-1].text)
+
+    calls = [{"name": "delegate", "args": {"topic": "x"}, "id": name} for name in "ab"]
+    script = iter([AIMessage("", tool_calls=calls), AIMessage("Done."), AIMessage("Done.")])
+    lead = create_agent(
+        ScriptedModel(messages=script, sent=[]),
+        [delegate],
+        middleware=[FitMiddleware(LIMIT_TOKENS, **recorder.settings)],
+    )
+    lead.invoke(asked("Find x."), thread("t1"))
+    first, *subagents, last = recorder.sessions
+    assert (first, last) == ("t1", "t1")
+    assert len(set(subagents)) == 2
+    assert all(session.startswith("t1/tools:") for session in subagents)
+    graph = StateGraph(MessagesState).add_node("research", sub).add_edge(START, "research")
+    for _ in range(2):
+        graph.compile(checkpointer=InMemorySaver()).invoke(asked("Find x."), thread("t2"))
+    assert recorder.sessions[4:] == ["t2/research"] * 2
+
+
 @pytest.mark.parametrize(
-    ("content", "configuration", "code", "pointer"),
+    ("message", "configuration", "code", "pointer"),
     [
-        ("Is it so?", {}, "missing_field", "$.session_id"),
-        (LONG * 9, thread("t1"), "infeasible", "$.limit_tokens"),
-        (
-            [{"type": "image_url", "image_url": {"url": "https://localhost/a.png"}}],
-            thread("t1"),
-            "invalid_value",
-            "$.messages[0].content[0].type",
-        ),
-        (["text", {"type": "image"}], thread("t1"), "invalid_value", "$.messages[0]"),
-        (
-            ["text", {"type": "tool_result", "tool_use_id": "a", "content": "b"}],
-            thread("t1"),
-            "invalid_value",
-            "$.messages[0]",
-        ),
+        (HumanMessage("Is it so?"), {}, "missing_field", "$.session_id"),
+        (HumanMessage([IMAGE]), thread("t1"), "infeasible", "$.limit_tokens"),
+        (ToolMessage("1", tool_call_id="a"), thread("t1"), "invalid_value", "$.messages[0]"),
+        (FunctionMessage("1", name="a"), thread("t1"), "invalid_value", "$.messages[0]"),
     ],
 )
 def test_an_unfittable_chat_is_an_error_and_reaches_no_model(
-    content: Any, configuration: dict[str, Any], code: str, pointer: str
+    message: AnyMessage, configuration: dict[str, Any], code: str, pointer: str
 ) -> None:
     model = ScriptedModel(messages=script_of_calls(), sent=[])
     made: Any = create_agent(model, system_prompt=PROMPT, middleware=[FitMiddleware(LIMIT_TOKENS)])
     with pytest.raises(FitError) as raised:
-        made.invoke(asked(content), configuration)
+        made.invoke({"messages": [message]}, configuration)
     assert (raised.value.code, raised.value.pointer) == (code, pointer)
     assert raised.value.__cause__ is None
     assert model.sent == []

@@ -93,9 +93,10 @@ async def test_an_old_result_is_sent_cleared_and_the_callers_messages_stay() -> 
 
 
 async def test_an_answer_without_its_question_follows_an_omission_note() -> None:
-    answer = {"role": "assistant", "content": "An answer."}
-    data = await Proxy(Recorder()).prepare([user(LONG * 4), answer, user("Really?")], user="u1")
-    assert data["messages"] == [user(OMITTED), answer, user("Really?")]
+    answers = [{"role": "assistant", "content": LONG} for _ in range(20)]
+    data = await Proxy(Recorder()).prepare([user("Find all."), *answers, user("Really?")], user="u1")
+    assert data["messages"][0] == user(OMITTED)
+    assert {message["role"] for message in data["messages"][1:-1]} == {"assistant"}
 
 
 async def test_the_session_id_comes_from_call_metadata_user_or_function() -> None:
@@ -118,7 +119,22 @@ async def test_a_call_in_anthropics_shape_fits_and_verifies() -> None:
     pair = [{"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
     fields = {"call_type": "anthropic_messages", "user": "u1", "system": SYSTEM["content"]}
     data = await Proxy(recorder).prepare([user(LONG * 4), *pair, user("Again?")], **fields)
-    assert (data["system"], data["messages"]) == (SYSTEM["content"], [user(OMITTED), *pair, user("Again?")])
+    assert (data["system"], data["messages"][1:]) == (SYSTEM["content"], [*pair, user("Again?")])
+    assert "tokens omitted" in data["messages"][0]["content"]
+    recorder.require_verified()
+
+
+async def test_a_call_of_the_responses_endpoint_fits_and_verifies() -> None:
+    recorder = Recorder()
+    call = {"type": "function_call", "call_id": "a", "name": "look_up", "arguments": "{}"}
+    result = {"type": "function_call_output", "call_id": "a", "output": LONG * 4}
+    items = [user("Find a."), {"type": "reasoning", "summary": []}, call, result, user("Again?")]
+    fields = {"call_type": "aresponses", "user": "u1", "instructions": SYSTEM["content"]}
+    data = await Proxy(recorder).prepare([], input=items, **fields)
+    assert data["input"][:3] == items[:3]
+    assert data["input"][3]["output"].endswith("tokens omitted]") or "tokens" in data["input"][3]["output"]
+    assert (data["model"], data["instructions"]) == ("gpt-5", SYSTEM["content"])
+    await Proxy(recorder).prepare([], input="Is it so?", **fields)
     recorder.require_verified()
 
 
@@ -132,13 +148,13 @@ async def test_calls_that_are_no_chats_pass_unchanged() -> None:
     ("content", "fields", "code", "pointer"),
     [
         ("Is it so?", {}, "missing_field", "$.session_id"),
-        (LONG * 9, {"user": "u1"}, "infeasible", "$.limit_tokens"),
         (
             [{"type": "image_url", "image_url": {"url": "https://localhost/a.png"}}],
             {"user": "u1"},
-            "invalid_value",
-            "$.messages[1].content[0].type",
+            "infeasible",
+            "$.limit_tokens",
         ),
+        ([{"type": "text", "text": object()}], {"user": "u1"}, "not_json", "$.messages[1]"),
     ],
 )
 async def test_an_unfittable_chat_is_a_bad_request_with_its_place(

@@ -151,22 +151,53 @@ async def test_an_old_result_is_sent_cleared_and_keeps_its_other_fields() -> Non
 
 
 async def test_an_answer_without_its_question_follows_an_omission_note() -> None:
-    answer = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Yes."}]}
-    sent = await filtered([user(LONG * 4), answer, user("Really?")], Recorder())
-    assert sent == [user(OMITTED), answer, user("Really?")]
+    pairs = [item for turn in range(30) for item in (call(str(turn)), result(str(turn), LONG))]
+    sent = await filtered([user("Find all."), *pairs, user("Really?")], Recorder())
+    assert (sent[0], sent[1]["type"], sent[-1]) == (user(OMITTED), "function_call", user("Really?"))
+
+
+async def test_items_of_all_types_are_sent_as_they_came() -> None:
+    image = {"type": "input_image", "image_url": "https://localhost/a.png", "detail": "auto"}
+    shot = {"type": "computer_screenshot", "image_url": "data:image/png;base64," + "A" * 2000}
+    items = [
+        {"role": "user", "content": [image]},
+        {"type": "compaction", "encrypted_content": "opaque"},
+        {"type": "shell_call", "call_id": "a", "action": {"commands": ["ls"]}},
+        {"type": "shell_call_output", "call_id": "a", "output": [{"stdout": "a", "stderr": ""}]},
+        {"type": "apply_patch_call", "call_id": "b", "operation": {"type": "delete_file", "path": "a"}},
+        {"type": "apply_patch_call_output", "call_id": "b", "status": "completed", "output": "Done."},
+        {"type": "computer_call", "call_id": "c", "action": {"type": "screenshot"}},
+        {"type": "computer_call_output", "call_id": "c", "output": shot},
+        {"type": "mcp_approval_request", "id": "d", "name": "act", "arguments": "{}", "server_label": "s"},
+        {"type": "mcp_approval_response", "approval_request_id": "d", "approve": True},
+        {"type": "image_generation_call", "id": "e", "result": "A" * 2000},
+        {"type": "item_reference", "id": "msg_1"},
+        user("Again?"),
+    ]
+    recorder = Recorder()
+    assert await filtered(items, recorder, 16000) == items
+    recorder.require_verified()
+
+
+async def test_an_agent_that_runs_as_a_tool_has_a_session_of_its_own() -> None:
+    recorder, (helper, _) = Recorder(), agent()
+    script = [[function_call("ask", {"input": "Is it so?"}, call_id="a")], [assistant_message("Done.")]]
+    ask = helper.as_tool("ask", "Ask the helper.")
+    lead = Agent(name="lead", model=ScriptedModel(script), tools=[ask])
+    config = RunConfig(call_model_input_filter=FitFilter(LIMIT_TOKENS, "s1", **recorder.settings))
+    await Runner.run(lead, "Ask.", run_config=config)
+    assert recorder.sessions == ["s1", "s1/helper", "s1/helper", "s1"]
 
 
 @pytest.mark.parametrize(
     ("item", "code", "pointer"),
     [
-        ({"type": "item_reference", "id": "msg_1"}, "invalid_value", "$.input[1].type"),
-        ({"type": "computer_call_output", "call_id": "a", "output": {}}, "invalid_value", "$.input[1].type"),
+        (result("", "of no call"), "missing_field", "$.input[1].call_id"),
         (result("a", "without a call"), "invalid_value", "$.input[1]"),
-        (user(LONG * 9), "infeasible", "$.limit_tokens"),
         (
             {"role": "user", "content": [{"type": "input_image", "image_url": "https://localhost/a.png"}]},
-            "invalid_value",
-            "$.input[1].content[0].type",
+            "infeasible",
+            "$.limit_tokens",
         ),
     ],
 )
@@ -180,7 +211,8 @@ async def test_an_unfittable_chat_is_an_error_with_its_place(
 
 async def test_an_error_ends_the_run_before_the_model_is_called() -> None:
     helper, model = agent()
+    helper.instructions = LONG * 9
     config = RunConfig(call_model_input_filter=FitFilter(LIMIT_TOKENS, "s1"))
     with pytest.raises(FitError, match="infeasible"):
-        await Runner.run(helper, LONG * 9, run_config=config)
+        await Runner.run(helper, "Is it so?", run_config=config)
     assert model.calls == ()

@@ -1,24 +1,21 @@
-"""Code that all hooks share: a framework's history, fitted as a chat of OpenAI's shape."""
+"""Code that all hooks share: a limit, a client, and the handling of errors."""
 
 import logging
-import re
 from asyncio import to_thread, wait_for
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import copy_context
 from functools import partial
 from inspect import iscoroutinefunction
 from threading import Thread
-from typing import Any, Literal, TypeAlias, TypedDict
+from typing import Any, Literal, TypedDict
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from apportion.core.errors import ErrorCode
 from apportion.doors.fitting import (
-    AnthropicChat,
     AsyncFitClient,
     FitClient,
     FitError,
@@ -28,13 +25,8 @@ from apportion.doors.fitting import (
     fit,
     fit_async,
 )
-from apportion.doors.fitting.shapes.form import KeptMessage
+from apportion.doors.fitting.shapes.form import ShapedChat
 
-Chat: TypeAlias = Sequence[dict[str, Any]] | AnthropicChat
-
-NEW = -1
-"""The index of a message of the user that `fit` has added, with its content."""
-_MESSAGE = re.compile(r"\$\.messages\[(\d+)\]")
 _WAIT_S = 5.0
 
 _logger = logging.getLogger(__name__)
@@ -54,31 +46,6 @@ class FitterSettings(TypedDict, total=False):
     """Time after which fitting fails if a gateway does not answer; by default 5 s."""
     on_error: Literal["raise", "pass"]
     """With "pass", a call that cannot be fitted is sent unfitted; with "raise", the default, it fails."""
-
-
-class Turn(Struct, frozen=True):
-    """A message as it is counted, in OpenAI's shape, and its place in the framework's call."""
-
-    message: dict[str, Any]
-    pointer: str
-
-
-class FrameworkHistory(Struct, frozen=True):
-    """The turns of a call, oldest first, its system prompt and its session."""
-
-    turns: Sequence[Turn]
-    session_id: str | None
-    system: Turn | None = None
-
-    @property
-    def chat(self) -> Sequence[Turn]:
-        """All that is counted, in order."""
-        return self.turns if self.system is None else [self.system, *self.turns]
-
-    @property
-    def messages(self) -> list[dict[str, Any]]:
-        """The messages that are counted."""
-        return [turn.message for turn in self.chat]
 
 
 class Fitter:
@@ -118,28 +85,8 @@ class Fitter:
             if not self._passes_errors:
                 raise
 
-    def fit(self, history: FrameworkHistory) -> list[KeptMessage]:
-        """Return the turns that fit, in their order. The system prompt always fits.
-
-        Raises:
-            FitError: they cannot be fitted, there is no session or no answer in time, or the client is
-                asynchronous.
-            Exception: the client's own errors.
-        """
-        try:
-            return _kept(history, self._fit_chat(history.messages, history.session_id))
-        except FitError as error:
-            raise _placed(error, history) from None
-
-    async def fit_async(self, history: FrameworkHistory) -> list[KeptMessage]:
-        """Return the turns that fit, as `fit` does. A synchronous client is called in a thread."""
-        try:
-            return _kept(history, await self.fit_chat_async(history.messages, history.session_id))
-        except FitError as error:
-            raise _placed(error, history) from None
-
-    async def fit_chat_async(self, chat: Chat, session_id: str | None) -> Fitted:
-        """Return the fitted chat of a chat in a shape that `fit` accepts.
+    async def fit_async(self, chat: ShapedChat, session_id: str | None) -> Fitted:
+        """Return a chat with the messages that fit. A synchronous client is called in a thread.
 
         Raises:
             FitError: it cannot be fitted, or there is no session or no answer in time.
@@ -153,7 +100,14 @@ class Fitter:
         except TimeoutError:
             raise self._no_answer() from None
 
-    def _fit_chat(self, chat: Chat, session_id: str | None) -> Fitted:
+    def fit(self, chat: ShapedChat, session_id: str | None) -> Fitted:
+        """Return a chat with the messages that fit.
+
+        Raises:
+            FitError: it cannot be fitted, there is no session or no answer in time, or the client is
+                asynchronous.
+            Exception: the client's own errors.
+        """
         if iscoroutinefunction(self._client.compose):
             message = "a synchronous call needs a synchronous client; give one, or call asynchronously"
             raise FitError(ErrorCode.WRONG_TYPE, message, "$.client")
@@ -184,31 +138,8 @@ class Fitter:
         return fitted
 
 
-def _kept(history: FrameworkHistory, fitted: Fitted) -> list[KeptMessage]:
-    """Return the turns of a fitted chat, without the system prompt."""
-    chat = history.chat
-    offset = len(chat) - len(history.turns)
-    kept: list[KeptMessage] = []
-    for source, message in zip(fitted.sources, fitted.messages, strict=True):
-        if source is None:
-            kept.append(KeptMessage(NEW, message["content"]))
-        elif source >= offset:
-            is_cleared = message.get("content") != chat[source].message.get("content")
-            kept.append(KeptMessage(source - offset, message["content"] if is_cleared else None))
-    return kept
-
-
 def _settle(answer: "Future[Fitted]", run: Callable[[], Fitted]) -> None:
     try:
         answer.set_result(run())
     except BaseException as error:  # noqa: BLE001 - the waiting thread raises it
         answer.set_exception(error)
-
-
-def _placed(error: FitError, history: FrameworkHistory) -> FitError:
-    """Return an error with its place in the framework's call."""
-    found = _MESSAGE.match(error.pointer)
-    if found is None:
-        return error
-    pointer = history.chat[int(found[1])].pointer + error.pointer[found.end() :]
-    return FitError(error.code, error.message, pointer, error.decision)

@@ -1,22 +1,28 @@
 """The hook for LangChain's agents: a middleware around each call of the model."""
 
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Unpack
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
-from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage, convert_to_openai_messages
+from langchain_core.messages import SystemMessage
 
-from apportion.core.errors import ErrorCode
-from apportion.doors.fitting import FitError
-from apportion.doors.fitting.shapes.form import KeptMessage
-from apportion.integrations.fitter import NEW, Fitter, FitterSettings, FrameworkHistory, Turn
+from apportion.doors.fitting import Fitted
+from apportion.doors.fitting.shapes import read_chat
+from apportion.doors.fitting.shapes.form import ShapedChat
+from apportion.doors.fitting.shapes.langchain import LangChain
+from apportion.integrations.fitter import Fitter, FitterSettings
+
+_TASK_IDS = re.compile(r"(?<!\btools):[^|]*")
+"""Ids of tasks in a checkpoint namespace, except those of `create_agent`'s node that runs tools."""
 
 
 class FitMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     """A middleware of `create_agent` that sends the messages that fit into a limit.
 
     The system prompt counts, and is always kept. The agent's state keeps all messages. The session is the
-    thread's `thread_id`, unless `session_id` returns another one.
+    thread's `thread_id`, unless `session_id` returns another one. An agent inside of a graph or a tool has a
+    session of its own: the thread, and the names of the nodes around it, with the call of the tool.
     """
 
     def __init__(
@@ -30,14 +36,14 @@ class FitMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         super().__init__()
         remedy = 'name its thread: {"configurable": {"thread_id": …}}'
         self.fitter = Fitter(limit_tokens, settings, session_remedy=remedy)
-        self._session_id = session_id or _thread_id
+        self._session_id = session_id or _own_session_id
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
         """Call the model with the messages that fit."""
         with self.fitter.noting_failures():
-            request = _with_kept(request, self.fitter.fit(self._history(request)))
+            request = _fitted(request, self.fitter.fit(_chat(request), self._session_id(request)))
         return handler(request)
 
     async def awrap_model_call(
@@ -47,47 +53,33 @@ class FitMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     ) -> ModelResponse[Any]:
         """Call the model with the messages that fit."""
         with self.fitter.noting_failures():
-            request = _with_kept(request, await self.fitter.fit_async(self._history(request)))
+            fitted = await self.fitter.fit_async(_chat(request), self._session_id(request))
+            request = _fitted(request, fitted)
         return await handler(request)
 
-    def _history(self, request: ModelRequest[Any]) -> FrameworkHistory:
-        prompt = request.system_message
-        system = None if prompt is None else _turn(prompt, "$.system_message")
-        turns = [_turn(message, f"$.messages[{index}]") for index, message in enumerate(request.messages)]
-        return FrameworkHistory(turns, self._session_id(request), system)
+
+class _Request(LangChain):
+    """The shape of a request: messages, and the system message in a field of its own."""
+
+    system_fields = ("system_message",)
+
+    def system(self, new: Any) -> SystemMessage:
+        """Return a system message."""
+        return SystemMessage(new)
 
 
-def _thread_id(request: ModelRequest[Any]) -> str | None:
+def _chat(request: ModelRequest[Any]) -> ShapedChat:
+    given = {"messages": request.messages, "system_message": request.system_message}
+    return read_chat(given, _Request())
+
+
+def _fitted(request: ModelRequest[Any], fitted: Fitted) -> ModelRequest[Any]:
+    return request.override(messages=fitted.messages, system_message=fitted.system)
+
+
+def _own_session_id(request: ModelRequest[Any]) -> str | None:
     info = request.runtime.execution_info
-    return None if info is None else info.thread_id
-
-
-def _turn(message: BaseMessage, pointer: str) -> Turn:
-    """Return a message as it is counted; blocks of the assistant that are not text count as JSON.
-
-    Raises:
-        FitError: the message converts to several messages, or has a block that LangChain does not know.
-    """
-    try:
-        [counted] = convert_to_openai_messages([message])
-    except (KeyError, ValueError):  # LangChain's own error has the content
-        text = "the message cannot be counted: it has unknown blocks, or stands for several messages"
-        raise FitError(ErrorCode.INVALID_VALUE, text, pointer) from None
-    content = counted["content"]
-    if counted["role"] == "assistant" and not isinstance(content, str):
-        texts = [block for block in content if block.get("type") == "text"]
-        others = [block for block in content if block.get("type") != "text"]
-        counted |= {"content": texts, "blocks": others}
-    return Turn(counted, pointer)
-
-
-def _with_kept(request: ModelRequest[Any], kept: list[KeptMessage]) -> ModelRequest[Any]:
-    messages: list[AnyMessage] = []
-    for turn in kept:
-        if turn.index == NEW:
-            messages.append(HumanMessage(turn.content or ""))
-        elif turn.content is None:
-            messages.append(request.messages[turn.index])
-        else:
-            messages.append(request.messages[turn.index].model_copy(update={"content": turn.content}))
-    return request.override(messages=messages)
+    if info is None or not info.thread_id:
+        return None
+    around = _TASK_IDS.sub("", info.checkpoint_ns.rpartition("|")[0])  # the last node is the model's
+    return f"{info.thread_id}/{around}" if around else info.thread_id

@@ -1,4 +1,4 @@
-"""The hook for LiteLLM's proxy: a callback before each call of a chat."""
+"""The hook for LiteLLM's proxy: a callback before each call of a chat, in any of three shapes."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Unpack
@@ -6,24 +6,33 @@ from typing import Any, Unpack
 from litellm.exceptions import BadRequestError
 from litellm.integrations.custom_logger import CustomLogger
 
-from apportion.doors.fitting import AnthropicChat, FitError
-from apportion.doors.fitting.shapes.form import KeptMessage
-from apportion.integrations.fitter import NEW, Fitter, FitterSettings, FrameworkHistory, Turn
+from apportion.doors.fitting import FitError
+from apportion.doors.fitting.shapes import read_chat
+from apportion.doors.fitting.shapes.anthropic import Anthropic
+from apportion.doors.fitting.shapes.form import Shape
+from apportion.doors.fitting.shapes.openai_chat import OpenAIChat
+from apportion.doors.fitting.shapes.responses import Responses
+from apportion.integrations.fitter import Fitter, FitterSettings
 
 _REMEDY = (
     "send the header x-litellm-session-id, or one of litellm_session_id, metadata.session_id, user and, as "
     "Anthropic's clients do, metadata.user_id"
 )
-_CHATS = ("completion", "acompletion")
-_MESSAGES = ("anthropic_messages", "aanthropic_messages")
+_SHAPES: Mapping[str, type[Shape]] = {
+    **dict.fromkeys(("completion", "acompletion"), OpenAIChat),
+    **dict.fromkeys(("anthropic_messages", "aanthropic_messages"), Anthropic),
+    **dict.fromkeys(("responses", "aresponses"), Responses),
+}
+"""The shape of a call's data, by the type of the call."""
 
 
 class FitHook(CustomLogger):
     """A callback of the proxy that sends the messages that fit into a limit.
 
-    System and developer messages are always kept. The session is the call's `litellm_session_id`, else
-    `session_id` in its metadata, else its `user`, else `user_id` in its metadata. A given `session_id`
-    replaces this rule. Calls that are neither chat completions nor `/v1/messages` pass unchanged.
+    The first and the newest system and developer messages are always kept. The session is the call's
+    `litellm_session_id`, else `session_id` in its metadata, else its `user`, else `user_id` in its metadata.
+    A given `session_id` replaces this rule. Calls that are no chat completions, `/v1/messages` or
+    `/v1/responses` pass unchanged.
     """
 
     def __init__(
@@ -50,26 +59,17 @@ class FitHook(CustomLogger):
         Raises:
             BadRequestError: the messages cannot be fitted. Its cause is the `FitError`.
         """
-        if call_type not in (*_CHATS, *_MESSAGES):
+        shape = _SHAPES.get(call_type)
+        if shape is None:
             return data
         try:
             with self.fitter.noting_failures():
-                fitted = await (self._messages if call_type in _MESSAGES else self._chat)(data)
-                return {**data, "messages": fitted}
+                fitted = await self.fitter.fit_async(read_chat(data, shape()), self._session_id(data))
+                body: dict[str, Any] = fitted.body
+                return body
         except FitError as error:
             raise BadRequestError(str(error), data.get("model"), llm_provider="") from error
         return data
-
-    async def _chat(self, data: Mapping[str, Any]) -> list[dict[str, Any]]:
-        messages = data["messages"]
-        turns = [Turn(message, f"$.messages[{index}]") for index, message in enumerate(messages)]
-        kept = await self.fitter.fit_async(FrameworkHistory(turns, self._session_id(data)))
-        return [_message(turn, messages) for turn in kept]
-
-    async def _messages(self, data: Mapping[str, Any]) -> list[dict[str, Any]]:
-        chat = AnthropicChat(messages=data["messages"], system=data.get("system"))
-        fitted = await self.fitter.fit_chat_async(chat, self._session_id(data))
-        return fitted.messages
 
 
 def _own_session_id(data: Mapping[str, Any]) -> str | None:
@@ -77,10 +77,3 @@ def _own_session_id(data: Mapping[str, Any]) -> str | None:
     found = data.get("litellm_session_id") or metadata.get("session_id") or data.get("user")
     found = found or metadata.get("user_id")
     return None if found is None else str(found)
-
-
-def _message(kept: KeptMessage, messages: list[dict[str, Any]]) -> dict[str, Any]:
-    if kept.index == NEW:
-        return {"role": "user", "content": kept.content}
-    message = messages[kept.index]
-    return message if kept.content is None else {**message, "content": kept.content}

@@ -1,42 +1,49 @@
 """The hook for Pydantic AI: a capability that processes the history of each request."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import replace
-from itertools import groupby
-from operator import itemgetter
-from typing import Any, Unpack, cast
+from typing import Any, Unpack
 
-from msgspec import Struct
 from pydantic_ai import RunContext
-from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai.capabilities import AbstractCapability, WrapRunHandler
 from pydantic_ai.messages import (
-    CachePoint,
+    MULTI_MODAL_CONTENT_TYPES,
+    FilePart,
     InstructionPart,
-    ModelMessage,
-    ModelMessagesTypeAdapter,
     ModelRequest,
-    ModelRequestPart,
     ModelResponse,
+    NativeToolCallPart,
+    NativeToolReturnPart,
     RetryFeedbackPart,
     RetryPromptPart,
     SpeechPart,
+    SystemPromptPart,
     TextContent,
+    TextPart,
     ToolCallPart,
     ToolReturnPart,
-    UserContent,
     UserPromptPart,
 )
 from pydantic_ai.models import ModelRequestContext
+from pydantic_ai.run import AgentRunResult
+from pydantic_core import to_jsonable_python
 
-from apportion.doors.fitting.shapes.form import KeptMessage, assistant_message, function_call
-from apportion.integrations.fitter import NEW, Fitter, FitterSettings, FrameworkHistory, Turn
+from apportion.core.media import stub_of
+from apportion.doors.fitting.shapes import read_chat
+from apportion.doors.fitting.shapes.form import Item, Part, Shape, call, countable, result, text_block
+from apportion.integrations.fitter import Fitter, FitterSettings
+
+_session_id = ContextVar[str | None]("session_id", default=None)
+"""The session of the run."""
 
 
 class FitHistory(AbstractCapability[Any]):
     """A capability of an `Agent` that sends the parts of the history that fit into a limit.
 
     Instructions and system prompts count, and are always kept. The run's history keeps all messages. The
-    session is the run's `conversation_id`, unless `session_id` returns another one.
+    session is the run's `conversation_id`, unless `session_id` returns another one. A run inside of a run of
+    the same conversation, like a subagent's in a tool, has the session `ID/NAME`, with its agent's name.
     """
 
     def __init__(
@@ -48,122 +55,130 @@ class FitHistory(AbstractCapability[Any]):
     ) -> None:
         """Start with a limit of instructions and messages, without the definitions of tools."""
         self.fitter = Fitter(limit_tokens, settings, session_remedy="give the run conversation_id=…")
-        self._session_id = session_id or _conversation_id
+        self._session_id = session_id or _own_session_id
+
+    async def wrap_run(self, ctx: RunContext[Any], *, handler: WrapRunHandler) -> AgentRunResult[Any]:
+        """Run with a session of its own."""
+        outer, own = _session_id.get(), ctx.conversation_id
+        if own is not None and outer is not None and f"{outer}/".startswith(f"{own}/"):
+            own = f"{outer}/{(ctx.agent and ctx.agent.name) or 'agent'}"
+        token = _session_id.set(own)
+        try:
+            return await handler()
+        finally:
+            _session_id.reset(token)
 
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
         """Return the request with the history that fits."""
-        messages, parts = request_context.messages, request_context.model_request_parameters.instruction_parts
+        messages, parameters = request_context.messages, request_context.model_request_parameters
+        last = [message for message in messages[-1:] if not message.parts]  # a run without a prompt
         with self.fitter.noting_failures():
-            text = InstructionPart.join(parts or [])
-            system = Turn({"role": "system", "content": text}, "$.instructions") if text else None
-            parts_of_history = list(_parts(messages))
-            turns = [part.turn for part in parts_of_history]
-            kept = await self.fitter.fit_async(FrameworkHistory(turns, self._session_id(ctx), system))
-            return replace(request_context, messages=_sent(messages, parts_of_history, kept))
+            if history := messages[: len(messages) - len(last)]:
+                text = InstructionPart.join(parameters.instruction_parts or [])
+                chat = read_chat({"messages": history, "instructions": text}, PydanticAI())
+                fitted = await self.fitter.fit_async(chat, self._session_id(ctx))
+                if fitted.system != text:
+                    parameters = replace(parameters, instruction_parts=[InstructionPart(fitted.system)])
+                sent = [*fitted.messages, *last]
+                return replace(request_context, messages=sent, model_request_parameters=parameters)
         return request_context
 
 
-class HistoryPart(Struct, frozen=True):
-    """A part of a request, or a whole response, by the indices of its message and of the part."""
-
-    turn: Turn
-    message: int
-    part: int = 0
+def _own_session_id(ctx: RunContext[Any]) -> str | None:
+    return _session_id.get() or ctx.conversation_id
 
 
-def _conversation_id(ctx: RunContext[Any]) -> str | None:
-    return ctx.conversation_id
+class PydanticAI(Shape):
+    """The shape of a request: a response is one counted message, and so is each part of a request."""
 
+    name = "Pydantic AI messages"
+    system_fields = ("instructions",)
+    blocks_field = "parts"
+    unread = frozenset(
+        {"id", "signature", "provider_name", "provider_details", "tool_call_id", "part_kind", "identifier"}
+    )
 
-def _parts(messages: Sequence[ModelMessage]) -> Iterator[HistoryPart]:
-    """Yield the parts of requests, and the responses, as they are counted."""
-    for index, message in enumerate(messages):
-        pointer = f"$.messages[{index}]"
-        if isinstance(message, ModelResponse):
-            yield HistoryPart(Turn(_response(message), pointer), index)
-        else:
-            for number, part in enumerate(message.parts):
-                turn = Turn(_request_part(part), f"{pointer}.parts[{number}]")
-                yield HistoryPart(turn, index, number)
+    def recognises(self, body: Mapping[str, Any], items: Sequence[Item]) -> bool:  # noqa: ARG002 - items suffice
+        """Return whether the items are messages of Pydantic AI."""
+        return all(map(self.is_item, items))
 
+    def is_item(self, item: Item) -> bool:
+        """Return whether an item is a message of Pydantic AI."""
+        return isinstance(item, ModelRequest | ModelResponse)
 
-def _request_part(part: ModelRequestPart) -> dict[str, Any]:
-    """Return a part of a request as it is counted. Parts of other types count as system messages.
+    def fields(self, item: Item, pointer: str) -> dict[str, Any]:  # noqa: ARG002 - parts have all fields
+        """Return the role of a response; the parts of a request have roles of their own."""
+        return {"role": "assistant" if isinstance(item, ModelResponse) else "user"}
 
-    Counting refuses files and speech.
-    """
-    match part:
-        case UserPromptPart():
-            return {"role": "user", "content": _texts(part.content)}
-        case ToolReturnPart():
-            files = [{"type": file.kind} for file in part.files]
-            content = files or part.model_response_str(wrap_if_error=False)
-            failed = {} if part.outcome == "success" else {"outcome": part.outcome}
-            return {"role": "tool", "tool_call_id": part.tool_call_id, "content": content, **failed}
-        case RetryPromptPart(tool_name=str()):
-            return {"role": "tool", "tool_call_id": part.tool_call_id, "content": part.model_response()}
-        case SpeechPart():
-            return {"role": "user", "content": [{"type": part.part_kind}]}
-        case RetryPromptPart() | RetryFeedbackPart():
-            return {"role": "user", "content": part.model_response()}
-        case _:
-            return {"role": "system", "content": getattr(part, "content", None) or ""}
+    def part(self, block: Any, role: str, pointer: str) -> Part:
+        """Return a part of a response as it is counted, or a part of a request as a message of its own."""
+        if isinstance(block, ToolCallPart):
+            return "call", call(block.tool_call_id, block.tool_name, block.args_as_json_str(), pointer)
+        if role == "assistant":
+            return super().part(block, role, pointer)
+        content = self.content(self.inner(block))
+        match block:
+            case ToolReturnPart() | RetryPromptPart(tool_name=str()):
+                failed = getattr(block, "outcome", "success")
+                fields = {} if failed == "success" else {"outcome": failed}
+                return "result", result(block.tool_call_id, content, f"{pointer}.tool_call_id", **fields)
+            case UserPromptPart() | SpeechPart() | RetryPromptPart() | RetryFeedbackPart():
+                return "result", {"role": "user", "content": content}
+            case _:
+                return "result", {"role": "system", "content": content or [self.block(block)]}
 
+    def block(self, native: Any) -> dict[str, Any]:
+        """Return a part of a response, or of a content, as it is counted."""
+        if isinstance(native, str | TextPart | TextContent | SpeechPart):
+            return text_block(native if isinstance(native, str) else native.content)
+        given = native.content if isinstance(native, FilePart) else native
+        dumped = to_jsonable_python(given, bytes_mode="base64")
+        if isinstance(given, MULTI_MODAL_CONTENT_TYPES):
+            kind = str(dumped["kind"]).partition("-")[
+                0
+            ]  # image, audio, document or video; a file has a MIME type
+            return stub_of({**dumped, "type": "media" if kind in ("binary", "uploaded") else kind}) or {}
+        if not isinstance(dumped, dict):
+            return super().block(dumped)
+        fields = {name: value for name, value in dumped.items() if value is not None}
+        if isinstance(given, NativeToolCallPart | NativeToolReturnPart):
+            name = "id" if isinstance(given, NativeToolCallPart) else "tool_use_id"
+            return {"type": "opaque", **countable(fields, self.unread), name: given.tool_call_id}
+        return {"type": "opaque", **countable(fields, self.unread)}
 
-def _texts(content: str | Sequence[UserContent]) -> Any:
-    """Return the content of the user's message. Counting refuses a part that is not text."""
-    if isinstance(content, str):
-        return content
-    return [
-        {"type": "text", "text": part if isinstance(part, str) else part.content}
-        if isinstance(part, str | TextContent)
-        else {"type": part.kind}
-        for part in content
-        if not isinstance(part, CachePoint)
-    ]
+    def inner(self, native: Any) -> Any:
+        """Return the parts of a message, or the content of a part of a request."""
+        match native:
+            case ModelRequest() | ModelResponse():
+                return list(native.parts)
+            case ToolReturnPart() if native.files:
+                return native.content_items(mode="str", wrap_if_error=False)
+            case ToolReturnPart():
+                return native.model_response_str(wrap_if_error=False)
+            case SpeechPart():
+                return [native.content, native.audio] if native.audio else native.content
+            case RetryPromptPart() | RetryFeedbackPart():
+                return native.model_response()
+            case _:
+                content = getattr(native, "content", None) or ""
+                return list(content) if isinstance(content, tuple) else content
 
+    def rewrite(self, native: Any, new: Any) -> Any:
+        """Return a message with other parts, or a part or content with a new content."""
+        match native:
+            case ModelRequest() | ModelResponse():
+                return replace(native, parts=new)
+            case RetryPromptPart(tool_name=str() as tool_name):
+                return ToolReturnPart(tool_name, new, native.tool_call_id)
+            case SpeechPart(speaker="user") | RetryPromptPart() | RetryFeedbackPart():
+                return UserPromptPart(new)
+            case UserPromptPart() | ToolReturnPart() | SystemPromptPart() | TextPart() | TextContent():
+                return replace(native, content=new)
+            case _:
+                return TextPart(new) if hasattr(native, "part_kind") else new
 
-def _response(message: ModelResponse) -> dict[str, Any]:
-    texts, calls, blocks = [], [], []
-    for part, dumped in zip(
-        message.parts, ModelMessagesTypeAdapter.dump_python([message], mode="json")[0]["parts"], strict=True
-    ):
-        if isinstance(part, ToolCallPart):
-            calls.append(function_call(part.tool_call_id, part.tool_name, part.args_as_json_str()))
-        elif dumped["part_kind"] == "text":
-            texts.append({"type": "text", "text": dumped["content"]})
-        else:
-            blocks.append({name: value for name, value in dumped.items() if value is not None})
-    return assistant_message(texts, calls, blocks)
-
-
-def _sent(
-    messages: Sequence[ModelMessage], parts: Sequence[HistoryPart], kept: Sequence[KeptMessage]
-) -> list[ModelMessage]:
-    sent: list[ModelMessage] = []
-    indices = [NEW if turn.index == NEW else parts[turn.index].message for turn in kept]
-    for index, run in groupby(zip(indices, kept, strict=True), key=itemgetter(0)):
-        if index == NEW:
-            sent.append(ModelRequest([UserPromptPart(turn.content or "") for _, turn in run]))
-        elif isinstance(message := messages[index], ModelResponse):
-            sent.append(message)
-        else:
-            sent.append(_request(message, [(parts[turn.index].part, turn.content) for _, turn in run]))
-    if messages and isinstance(last := messages[-1], ModelRequest) and not last.parts:
-        sent.append(last)  # it has no part to count, and a history must end with a request
-    return sent
-
-
-def _request(message: ModelRequest, kept: Sequence[tuple[int, str | None]]) -> ModelRequest:
-    """Return a request with its kept parts. A cleared result has a new content."""
-    if len(kept) == len(message.parts) and all(content is None for _, content in kept):
-        return message
-    parts: list[ModelRequestPart] = []
-    for index, content in kept:
-        part = message.parts[index]
-        if content is not None:
-            part = replace(cast("ToolReturnPart", part), content=content)
-        parts.append(part)
-    return replace(message, parts=parts)
+    def message(self, role: str, text: str) -> Item:  # noqa: ARG002 - only the user's messages are added
+        """Return an added message of the user."""
+        return ModelRequest([UserPromptPart(text)])

@@ -7,13 +7,14 @@ from apportion.core.errors import EventError
 from apportion.doors.fitting.local_sessions import LocalSessions
 from apportion.doors.fitting.results import AsyncFitClient, FitClient, FitOptions, Fitted
 from apportion.doors.fitting.shapes import read_chat
+from apportion.doors.fitting.shapes.form import ShapedChat
 from apportion.doors.fitting.steps import Artifacts, fit_steps, placed, read_call
 
 _DEFAULTS = FitOptions()
 
 
 def fit(
-    messages: Sequence[Any] | Mapping[str, Any],
+    messages: Sequence[Any] | Mapping[str, Any] | ShapedChat,
     limit_tokens: int,
     *,
     session_id: str | None = None,
@@ -23,11 +24,11 @@ def fit(
 ) -> Fitted:
     """Return the messages that fit into a limit, and the decision.
 
-    `messages` is a list of messages, or a provider's body with one, in any shape of package `shapes`. The
-    first and the newest system and developer messages, the user's last message and the last message are
-    always kept. A tool call and its results stay together. Artifacts become a message of the user before the
-    user's last message, unless `FitOptions.place` names another place. If `artifacts` is given,
-    even empty, the artifacts in the session's pool are candidates, too.
+    `messages` is a list of messages, or a provider's body with one, in any shape of package `shapes`, or a
+    chat that `read_chat` has read. The first and the newest system and developer messages, the user's last
+    message and the last message are always kept. A tool call and its results stay together. Artifacts become
+    a message of the user before the user's last message, unless `FitOptions.place` names another place. If
+    `artifacts` is given, even empty, the artifacts in the session's pool are candidates, too.
 
     `LocalSessions` as client keeps sessions in this process. Without a client, or without a session id, the
     call is a session of its own.
@@ -55,7 +56,7 @@ def fit(
 
 
 async def fit_async(
-    messages: Sequence[Any] | Mapping[str, Any],
+    messages: Sequence[Any] | Mapping[str, Any] | ShapedChat,
     limit_tokens: int,
     *,
     client: AsyncFitClient,

@@ -35,15 +35,20 @@ SHAPES: Sequence[type[Shape]] = (
 _SHAPES = "; ".join(shape.name for shape in SHAPES)
 
 
-def read_chat(given: Any) -> ShapedChat:
-    """Return a chat: a list of messages or items, or a provider's body with one.
+def read_chat(given: Any, shape: Shape | None = None) -> ShapedChat:
+    """Return a chat: a list of messages or items, or a provider's body with one. A read chat is returned.
+
+    A given shape reads the chat; by default, the first that recognises it.
 
     Raises:
         FitError: there is no message, a message is not a mapping, or it lacks what its shape demands.
     """
+    if isinstance(given, ShapedChat):
+        return given
     given = given if isinstance(given, Mapping | Sequence) else plain(given)
     body: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
-    field = next((shape.field for shape in SHAPES if shape.field in body), "messages")
+    fields = [kind.field for kind in SHAPES if kind.field in body]
+    field = shape.field if shape else next(iter(fields), "messages")
     items = body.get(field) if isinstance(given, Mapping) else given
     if isinstance(items, str) and field == "input":
         items = [{"role": "user", "content": items}]
@@ -51,19 +56,16 @@ def read_chat(given: Any) -> ShapedChat:
         text = f"give a list with at least one message, or a body with one, in one of these shapes: {_SHAPES}"
         raise FitError(ErrorCode.MISSING_FIELD, text, f"$.{field}")
     messages = [item if is_message(item) else plain(item) for item in items]
-    shape = next(shape for kind in SHAPES if (shape := kind()).recognises(body, messages))
+    shape = shape or next(shape for kind in SHAPES if (shape := kind()).recognises(body, messages))
     for index, item in enumerate(messages):
         if not shape.is_item(item):
             text = f"a message is a mapping, and a chat has one of these shapes: {_SHAPES}"
             raise FitError(ErrorCode.WRONG_TYPE, text, f"$.{field}[{index}]")
     system = body.get(system_field(shape, body)) if shape.system_fields else None
-    counted = (
-        []
-        if not system
-        else [
-            Counted({"role": "system", "content": _system_content(shape, plain(system))}, [ItemPiece(SYSTEM)])
-        ]
-    )
+    counted = []
+    if system:
+        content = _system_content(shape, system if is_message(system) else plain(system))
+        counted.append(Counted({"role": "system", "content": content}, [ItemPiece(SYSTEM)]))
     return ShapedChat(shape, given, messages, [*counted, *shape.read(messages)], system)
 
 
