@@ -150,9 +150,7 @@ def fit_steps(call: FitCall) -> Steps:
     count = COUNTERS[composed.tokens.counter].count
     sent, system, tokens = _with_artifacts(call, kept, text, count)
     used_tokens += tokens
-    if not sent:
-        text = "the kept messages are blank, which this shape's provider refuses; give a message with a text"
-        raise FitError(ErrorCode.INVALID_VALUE, text, f"$.{call.chat.shape.field}", decision)
+    _require_texts(call.chat, sent, decision)
     used_tokens += _open_with_user(call, kept, sent, count)
     assert used_tokens <= call.limit_tokens, "the parts of the limit add up to it"
     messages = [message.message for message in sent]
@@ -166,6 +164,12 @@ def fit_steps(call: FitCall) -> Steps:
         decision=decision,
         artifacts_decision=artifacts_decision,
     )
+
+
+def _require_texts(chat: ShapedChat, sent: Sequence[SentMessage], decision: ContextDecision) -> None:
+    if not sent:
+        text = "the kept messages are blank, which this shape's provider refuses; give a message with a text"
+        raise FitError(ErrorCode.INVALID_VALUE, text, f"$.{chat.shape.field}", decision)
 
 
 def _open_with_user(
