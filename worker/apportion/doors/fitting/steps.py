@@ -208,30 +208,8 @@ def _require_json(chat: ShapedChat) -> None:
             raise FitError(ErrorCode.NOT_JSON, text, chat.pointer(index)) from None
 
 
-def _lowered(message: dict[str, Any]) -> dict[str, Any]:
-    """Return a message with text blocks and functions alone, all else as `blocks`, as the engine reads it."""
-    if (content := message["content"]).__class__ is list and message["role"] == "assistant":
-        others = [block for block in content if block["type"] != "text"]
-        message = {**message, "content": [block for block in content if block["type"] == "text"]}
-        message |= {"blocks": others} if others else {}
-    if calls := message.get("tool_calls"):
-        known = [call.get(call["type"], {}) for call in calls]
-        functions = [
-            {"name": called["name"], "arguments": called.get("arguments", called.get("input"))}
-            for called in known
-        ]
-        kept = [
-            {"id": call["id"], "type": "function", "function": function}
-            for call, function in zip(calls, functions, strict=True)
-        ]
-        message = {**message, "tool_calls": kept}
-        if kept != calls:
-            message["blocks"] = [*message.get("blocks", []), calls]
-    return message
-
-
 def _chat_request(call: FitCall) -> ContextRequest:
-    messages = [_lowered(counted.message) for counted in call.chat.counted]
+    messages = [counted.message for counted in call.chat.counted]
     return _request(
         call,
         policy=call.options.policy,
@@ -338,9 +316,7 @@ def _kept(composed: ContextComposed, chat: ShapedChat) -> list[KeptMessage]:
         index = len(chat.counted) - 1 if item.id == "new_message" else int(name)
         content = message.get("content")
         kept.append(
-            KeptMessage(
-                index, None if content == _lowered(chat.counted[index].message)["content"] else content
-            )
+            KeptMessage(index, None if content == chat.counted[index].message["content"] else content)
         )
     return kept
 
