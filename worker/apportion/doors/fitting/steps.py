@@ -123,8 +123,7 @@ def fit_steps(call: FitCall) -> Steps:
     """Yield the requests of a call, receive their answers, and return the fitted chat.
 
     Raises:
-        FitError: the messages are not JSON, or the kept ones cannot be sent; an answer has no messages; or
-            the counters of both policies differ.
+        FitError: messages are not JSON or cannot be sent; an answer has none; or the counters differ.
     """
     _require_json(call.chat)
     answer = yield _chat_request(call)
@@ -150,10 +149,8 @@ def fit_steps(call: FitCall) -> Steps:
         sent.insert(first, SentMessage({"role": "user", "content": OMITTED}))
         used_tokens += COUNTERS[composed.tokens.counter].count(OMITTED) + OVERHEAD_TOKENS
     assert used_tokens <= call.limit_tokens, "the parts of the limit add up to it"
-    messages = [message.message for message in sent]
-    body = call.chat.body
     return Fitted(
-        body=messages if body is None else {**body, "messages": messages},
+        body=_body(call.chat, messages := [message.message for message in sent]),
         messages=messages,
         sources=tuple([message.source for message in sent]),
         system=call.chat.system,
@@ -336,6 +333,10 @@ def _first_of_assistant(sent: Sequence[SentMessage]) -> int | None:
     roles = [message.message["role"] for message in sent]
     first = next((index for index, role in enumerate(roles) if role not in _FIXED_ROLES), None)
     return first if first is not None and roles[first] == "assistant" else None
+
+
+def _body(chat: ShapedChat, messages: list[dict[str, Any]]) -> dict[str, Any] | list[dict[str, Any]]:
+    return messages if chat.body is None else {**chat.body, "messages": messages}
 
 
 def _decision_of(answer: FitAnswer) -> ContextDecision:
