@@ -62,7 +62,7 @@ class FitResponse(Struct, frozen=True, kw_only=True):
     artifacts_decision: Opt[ContextDecision] = UNSET
 
 
-class _Answer(Struct, frozen=True):
+class _DecodedAnswer(Struct, frozen=True):
     composed: ContextComposed
     decision: ContextDecision
 
@@ -79,7 +79,7 @@ class BackendClient:
         self._backend, self._bounds, self._trace = backend, bounds, trace
         self.answers: list[GatewayAnswer] = []
 
-    async def compose(self, request: ContextRequest, /, *, with_decision: bool) -> _Answer:
+    async def compose(self, request: ContextRequest, /, *, with_decision: bool) -> _DecodedAnswer:
         """Return the answer of the backend, which raises its own errors.
 
         Raises:
@@ -89,7 +89,7 @@ class BackendClient:
         event = SubmittedEvent(decode(value, self._bounds), value, self._trace)
         answer = await self._backend.compose(event, with_decision=with_decision)
         self.answers.append(answer)
-        return _Answer(_composed.decode(answer.composed), _decision.decode(answer.decision))
+        return _DecodedAnswer(_composed.decode(answer.composed), _decision.decode(answer.decision))
 
 
 def fit_request_of(body: bytes, key: str | None) -> FitRequest:

@@ -77,20 +77,7 @@ def _paths() -> dict[str, Any]:
                 },
             }
         },
-        "/v1/fit": {
-            "post": {
-                "summary": "Fit a provider's body to a limit of tokens.",
-                "parameters": [_parameter("header", "Idempotency-Key"), _parameter("header", "Prefer")],
-                "requestBody": _body(FitRequest),
-                "responses": {
-                    "200": {
-                        "description": "The body that fits.",
-                        "content": {"application/json": {"schema": _ref(FitResponse)}},
-                    },
-                    **_problems(400, 401, 403, 408, 410, 413, 415, 422, 429, 500, 503, 504),
-                },
-            }
-        },
+        "/v1/fit": _fit(),
         "/v1/artifacts": {
             "post": {
                 "summary": "Publish an artifact for later requests of a session.",
@@ -112,6 +99,20 @@ def _paths() -> dict[str, Any]:
         },
         **{path: _plain(path) for path in ("/openapi.json", "/livez", "/readyz", "/metrics")},
     }
+
+
+def _fit() -> dict[str, Any]:
+    content = {"application/json": {"schema": _ref(FitResponse)}}
+    fit = {
+        "summary": "Fit a provider's body to a limit of tokens.",
+        "parameters": [_parameter("header", "Idempotency-Key"), _parameter("header", "Prefer")],
+        "requestBody": _body(FitRequest),
+        "responses": {
+            "200": {"description": "The body that fits.", "content": content},
+            **_problems(400, 401, 403, 408, 410, 413, 415, 422, 429, 500, 503, 504),
+        },
+    }
+    return {"post": fit}
 
 
 def _retraction_parameters() -> Iterator[dict[str, Any]]:
