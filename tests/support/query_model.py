@@ -99,12 +99,11 @@ class QueryModel(Model):
             )
         )
         best: set[str] = set()
-        for chosen in ranked:
-            unit = chosen if isinstance(chosen, Unit) else None
-            if unit is not None and unit.id not in best:
-                best.add(unit.id)
-                if unit.is_cut and unit.header and unit.passage:
-                    unit.cost += self.count(unit.whole["content"][: unit.header])
+        for competing in ranked:
+            if isinstance(competing, Unit) and competing.id not in best:
+                best.add(competing.id)
+                if competing.is_cut and competing.header and competing.passage:
+                    competing.cost += self.count(competing.whole["content"][: competing.header])
         return ranked
 
     def sizes(self, candidate: RankedCandidate, left: int) -> tuple[int, int]:

@@ -5,10 +5,11 @@ characters, with a tab as four. A range of more than `most` characters is cut at
 level, and the pieces are cut again. A range without a start inside is cut from the top into pieces of as many
 whole lines as fit, at least one. An LF counts as a character; the last line counts with an LF, too.
 
-A content without a blank line inside is cut from the top. A line in it of more than `line_most` characters is
-cut, too: into pieces of at most `most` characters, at the last space of the second half, else behind the last
-character that cannot be part of a longer run (see `terms`). A run is never cut. If such a content begins with
-a Markdown table's header of at most `most` characters, the header is shown with each passage.
+A content without a blank line inside is cut from the top. In it, a line of more than `line_most` characters
+is cut into pieces of at most `most` characters. A piece ends at the last space of its second half. If there
+is none, it ends behind the last character that cannot be part of a longer run (see `terms`). A run is never
+cut. If such a content begins with a Markdown table's header, each passage is shown with it. A header of
+more than `most` characters is an ordinary line.
 
 If passages have fewer than 32 characters on average, neighbours are joined. From the top, each joined passage
 takes as many as have at most 64 characters together, at least one. So a content has at most one passage for

@@ -44,14 +44,14 @@ class ExcerptForms:
             ranges.append((first, last))
         return Excerpt(len(self._passages), tuple(ranges))
 
-    def _cut(self, passage: int) -> "_Cut":
+    def _cut(self, passage: int) -> "_Boundary":
         """Return the beginning of a passage, or the end of the content."""
         offset = self._passages.offsets[passage]
         is_last = passage == len(self._passages)
         is_line_start = is_last or not offset or self._content[offset - 1] == "\n"
-        return _Cut(offset, self._lines[passage], is_line_start)
+        return _Boundary(offset, self._lines[passage], is_line_start)
 
-    def _ranges(self, kept: int) -> list[tuple["_Cut", "_Cut"]]:
+    def _ranges(self, kept: int) -> list[tuple["_Boundary", "_Boundary"]]:
         """Return the ranges of a table's header and of the best `kept` passages."""
         ranges: list[tuple[int, int]] = []
         for passage in sorted(self._chosen[:kept]):
@@ -63,7 +63,9 @@ class ExcerptForms:
         header = self._passages.header
         if header and ranges[0][0]:
             lines = self._content.count("\n", 0, header)
-            cuts.insert(0, (_Cut(0, 0, is_line_start=True), _Cut(header, lines, is_line_start=True)))
+            cuts.insert(
+                0, (_Boundary(0, 0, is_line_start=True), _Boundary(header, lines, is_line_start=True))
+            )
         return cuts
 
     def _render(self, kept: int) -> str:
@@ -78,7 +80,7 @@ class ExcerptForms:
         return text
 
 
-class _Cut(Struct, frozen=True):
+class _Boundary(Struct, frozen=True):
     """A place in the content: its offset, the line ends before it, and whether a line begins there."""
 
     offset: int
@@ -86,7 +88,7 @@ class _Cut(Struct, frozen=True):
     is_line_start: bool
 
 
-def _markers(start: _Cut, end: _Cut) -> list[str]:
+def _markers(start: _Boundary, end: _Boundary) -> list[str]:
     """Return the marker of an omitted range, which is none if the range is empty."""
     omitted, noun = end.line - start.line, "line"
     if not (start.is_line_start and end.is_line_start):
