@@ -150,15 +150,8 @@ def fit_steps(call: FitCall) -> Steps:
     count = COUNTERS[composed.tokens.counter].count
     sent, system, tokens = _with_artifacts(call, kept, text, count)
     used_tokens += tokens
-    if not sent:
-        text = "the kept messages are blank, which this shape's provider refuses; give a message with a text"
-        raise FitError(ErrorCode.INVALID_VALUE, text, f"$.{call.chat.shape.field}", decision)
-    first = _first_of_assistant(sent)
-    sources = {message.source for message in sent} - {None}
-    is_cut = len(kept) < len(call.chat.counted) or len(sources) < len(call.chat.messages)
-    if call.begins_with_user and first is not None and is_cut:
-        sent.insert(first, _added(call.chat, OMITTED))
-        used_tokens += count(OMITTED) + OVERHEAD_TOKENS
+    _require_texts(call.chat, sent, decision)
+    used_tokens += _open_with_user(call, kept, sent, count)
     assert used_tokens <= call.limit_tokens, "the parts of the limit add up to it"
     messages = [message.message for message in sent]
     return Fitted(
@@ -171,6 +164,25 @@ def fit_steps(call: FitCall) -> Steps:
         decision=decision,
         artifacts_decision=artifacts_decision,
     )
+
+
+def _require_texts(chat: ShapedChat, sent: Sequence[SentMessage], decision: ContextDecision) -> None:
+    if not sent:
+        text = "the kept messages are blank, which this shape's provider refuses; give a message with a text"
+        raise FitError(ErrorCode.INVALID_VALUE, text, f"$.{chat.shape.field}", decision)
+
+
+def _open_with_user(
+    call: FitCall, kept: Sequence[KeptMessage], sent: list[SentMessage], count: Callable[[str], int]
+) -> int:
+    """Insert a user message if a cut chat would begin with the assistant; return its tokens."""
+    first = _first_of_assistant(sent)
+    sources = {message.source for message in sent} - {None}
+    is_cut = len(kept) < len(call.chat.counted) or len(sources) < len(call.chat.messages)
+    if not call.begins_with_user or first is None or not is_cut:
+        return 0
+    sent.insert(first, _added(call.chat, OMITTED))
+    return count(OMITTED) + OVERHEAD_TOKENS
 
 
 def placed(error: EventError, chat: ShapedChat, request: ContextRequest) -> FitError:
@@ -196,29 +208,8 @@ def _require_json(chat: ShapedChat) -> None:
             raise FitError(ErrorCode.NOT_JSON, text, chat.pointer(index)) from None
 
 
-def _lowered(message: dict[str, Any]) -> dict[str, Any]:
-    """Return a message with text blocks and functions alone, all else as `blocks`, as the engine reads it."""
-    if (content := message["content"]).__class__ is list and message["role"] == "assistant":
-        others = [block for block in content if block["type"] != "text"]
-        message = {**message, "content": [block for block in content if block["type"] == "text"]}
-        message |= {"blocks": others} if others else {}
-    if calls := message.get("tool_calls"):
-        known = [call.get(call["type"], {}) for call in calls]
-        functions = [
-            {"name": one["name"], "arguments": one.get("arguments", one.get("input"))} for one in known
-        ]
-        kept = [
-            {"id": call["id"], "type": "function", "function": function}
-            for call, function in zip(calls, functions, strict=True)
-        ]
-        message = {**message, "tool_calls": kept}
-        if kept != calls:
-            message["blocks"] = [*message.get("blocks", []), calls]
-    return message
-
-
 def _chat_request(call: FitCall) -> ContextRequest:
-    messages = [_lowered(counted.message) for counted in call.chat.counted]
+    messages = [counted.message for counted in call.chat.counted]
     return _request(
         call,
         policy=call.options.policy,
@@ -325,9 +316,7 @@ def _kept(composed: ContextComposed, chat: ShapedChat) -> list[KeptMessage]:
         index = len(chat.counted) - 1 if item.id == "new_message" else int(name)
         content = message.get("content")
         kept.append(
-            KeptMessage(
-                index, None if content == _lowered(chat.counted[index].message)["content"] else content
-            )
+            KeptMessage(index, None if content == chat.counted[index].message["content"] else content)
         )
     return kept
 

@@ -8,7 +8,15 @@ from apportion.doors.fitting.results import FitError
 from apportion.doors.fitting.shapes.ai_sdk import AISDK
 from apportion.doors.fitting.shapes.anthropic import Anthropic
 from apportion.doors.fitting.shapes.converse import Converse
-from apportion.doors.fitting.shapes.form import SYSTEM, Counted, Piece, Shape, ShapedChat, plain, system_field
+from apportion.doors.fitting.shapes.form import (
+    SYSTEM,
+    Counted,
+    ItemPiece,
+    Shape,
+    ShapedChat,
+    plain,
+    system_field,
+)
 from apportion.doors.fitting.shapes.gemini import Gemini
 from apportion.doors.fitting.shapes.langchain import LangChain, is_message
 from apportion.doors.fitting.shapes.openai_chat import OpenAIChat
@@ -54,19 +62,10 @@ def read_chat(given: Any, shape: Shape | None = None) -> ShapedChat:
             text = f"a message is a mapping, and a chat has one of these shapes: {_SHAPES}"
             raise FitError(ErrorCode.WRONG_TYPE, text, f"$.{field}[{index}]")
     system = body.get(system_field(shape, body)) if shape.system_fields else None
-    counted = (
-        []
-        if not system
-        else [
-            Counted(
-                {
-                    "role": "system",
-                    "content": _system_content(shape, system if is_message(system) else plain(system)),
-                },
-                [Piece(SYSTEM)],
-            )
-        ]
-    )
+    counted = []
+    if system:
+        content = _system_content(shape, system if is_message(system) else plain(system))
+        counted = [Counted({"role": "system", "content": content}, [ItemPiece(SYSTEM)])]
     return ShapedChat(shape, given, messages, [*counted, *shape.read(messages)], system)
 
 

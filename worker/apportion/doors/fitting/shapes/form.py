@@ -33,7 +33,7 @@ TEXTS = ("text", "input_text", "output_text")
 Part: TypeAlias = tuple[Literal["block", "call", "result", "copy"], dict[str, Any]]
 
 
-class Piece(NamedTuple):
+class ItemPiece(NamedTuple):
     """An item of the caller, or a block of an item, by index.
 
     `position` is the index in the counted content, or `WHOLE`; None for a piece without content, like a call.
@@ -48,14 +48,14 @@ class Counted(Struct, frozen=True):
     """A message as it is counted, and its pieces in the caller's order."""
 
     message: dict[str, Any]
-    pieces: Sequence[Piece]
+    pieces: Sequence[ItemPiece]
 
     @property
     def source(self) -> int:
         """The first item of the message."""
         return self.pieces[0].item
 
-    def is_blank(self, piece: Piece) -> bool:
+    def is_blank(self, piece: ItemPiece) -> bool:
         """Return whether a piece is a blank text. A result is never blank."""
         if self.message["role"] == "tool" or piece.position is None:
             return False
@@ -117,21 +117,21 @@ class Shape(ABC):
             pointer = f"$.{self.field}[{index}]"
             fields, native = self.fields(item, pointer), self.inner(item)
             if not isinstance(native, list) or not native:
-                yield Counted({"content": self.content(native), **fields}, [Piece(index)])
+                yield Counted({"content": self.content(native), **fields}, [ItemPiece(index)])
                 continue
-            pieces = list[Piece]()
+            pieces = list[ItemPiece]()
             message = {**fields, "content": []}
             for at, block in enumerate(native):
                 kind, part = self.part(block, str(fields["role"]), f"{pointer}.{self.blocks_field}[{at}]")
                 if kind == "result":
                     if pieces:
                         yield Counted(message, pieces)
-                    yield Counted(part, [Piece(index, at)])
+                    yield Counted(part, [ItemPiece(index, at)])
                     message, pieces = {"role": fields["role"], "content": []}, []
                     continue
                 if kind != "copy":
                     message.setdefault("tool_calls" if kind == "call" else "content", []).append(part)
-                pieces.append(Piece(index, at, len(message["content"]) - 1 if kind == "block" else None))
+                pieces.append(ItemPiece(index, at, len(message["content"]) - 1 if kind == "block" else None))
             if pieces:
                 yield Counted(message, pieces)
 
@@ -231,7 +231,7 @@ class ShapedChat(Struct, frozen=True, dict=True):
         """Number of pieces, by item."""
         return Counter(piece.item for counted in self.counted for piece in counted.pieces)
 
-    def _changed(self, kept: KeptMessage) -> Iterator[tuple[Piece, Any, str]]:
+    def _changed(self, kept: KeptMessage) -> Iterator[tuple[ItemPiece, Any, str]]:
         """Yield the sent pieces of a message, each with its new content and the role of the message."""
         counted, new = self.counted[kept.index], kept.content
         texts: dict[int, str | None] = {}
@@ -248,7 +248,7 @@ class ShapedChat(Struct, frozen=True, dict=True):
             if change is not None or self.shape.sends_blanks or not counted.is_blank(piece):
                 yield piece, change, counted.message["role"]
 
-    def _native(self, piece: Piece) -> Any:
+    def _native(self, piece: ItemPiece) -> Any:
         item = self.messages[piece.item]
         return item if piece.block is None else self.shape.inner(item)[piece.block]
 
@@ -263,7 +263,7 @@ class ShapedChat(Struct, frozen=True, dict=True):
     def _block(self, native: Any, text: Any) -> Any:
         return native if text is None else self.shape.rewrite(native, text)
 
-    def _item(self, item: int, changes: Sequence[tuple[Piece, Any, str]]) -> Item:
+    def _item(self, item: int, changes: Sequence[tuple[ItemPiece, Any, str]]) -> Item:
         """Return an item as it came, or with its sent blocks alone."""
         blocks = [piece.block or 0 for piece, _, _ in changes]
         is_changed = any(change is not None for _, change, _ in changes)

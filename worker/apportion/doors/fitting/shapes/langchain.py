@@ -41,7 +41,7 @@ class LangChain(Shape):
         if role is None:
             raise FitError(ErrorCode.INVALID_VALUE, "this type has no role; leave the message out", pointer)
         given = [*getattr(item, "tool_calls", ()), *getattr(item, "invalid_tool_calls", ())]
-        calls = [call(one["id"], one["name"], one["args"], f"{pointer}.tool_calls") for one in given]
+        calls = [call(made["id"], made["name"], made["args"], f"{pointer}.tool_calls") for made in given]
         kwargs = item.additional_kwargs.items()
         fields = {name: value for name, value in kwargs if name not in _COPIES and not name.startswith("__")}
         fields |= {"name": item.name} if item.name else {}

@@ -11,7 +11,7 @@ from apportion.doors.fitting.shapes.form import (
     TEXTS,
     Counted,
     Item,
-    Piece,
+    ItemPiece,
     Shape,
     blocks_of,
     call,
@@ -73,22 +73,24 @@ class Responses(Shape):
     def _other(self, item: Item, kind: str, index: int) -> Counted:
         if kind in _OUTPUTS:
             content = self.content(item.get("output") or "")
-            return Counted(result(item.get("call_id"), content, f"$.input[{index}].call_id"), [Piece(index)])
+            return Counted(
+                result(item.get("call_id"), content, f"$.input[{index}].call_id"), [ItemPiece(index)]
+            )
         if "role" in item:
             known = ("type", "role", "content", *self.unread)
             fields = {name: countable(value) for name, value in item.items() if name not in known}
             message = {"role": item["role"], "content": self.content(item.get("content")), **fields}
             if isinstance(message["content"], list) and message["content"]:
-                pieces = [Piece(index, block, block) for block in range(len(message["content"]))]
+                pieces = [ItemPiece(index, block, block) for block in range(len(message["content"]))]
                 return Counted(message, pieces)
-            return Counted(message, [Piece(index)])
+            return Counted(message, [ItemPiece(index)])
         opaque = {**self.block(item), **({"tool_use_id": item["call_id"]} if "call_id" in item else {})}
-        return Counted({"role": "assistant", "content": [opaque]}, [Piece(index, None, 0)])
+        return Counted({"role": "assistant", "content": [opaque]}, [ItemPiece(index, None, 0)])
 
     def _response(self, items: Sequence[Item], indices: Sequence[int]) -> Iterator[Counted]:
         content: list[Any] = []
         calls: list[Any] = []
-        pieces: list[Piece] = []
+        pieces: list[ItemPiece] = []
         for index in indices:
             item = items[index]
             kind, written = item.get("type", "message"), item.get("content")
@@ -103,13 +105,13 @@ class Responses(Shape):
                     item.get("call_id"), item.get("name"), item.get(field), pointer, kind=call_kind, **fields
                 )
                 calls.append(called)
-                pieces.append(Piece(index, None, None))
+                pieces.append(ItemPiece(index, None, None))
             elif kind == "message" and isinstance(written, list):
                 for block, native in enumerate(written):
-                    pieces.append(Piece(index, block, len(content)))
+                    pieces.append(ItemPiece(index, block, len(content)))
                     content.append(self.block(native))
             else:
-                pieces.append(Piece(index, None, len(content)))
+                pieces.append(ItemPiece(index, None, len(content)))
                 content.append(text_block(written) if isinstance(written, str) else self._item_block(item))
         if pieces:
             yield Counted(
