@@ -132,7 +132,7 @@ async def test_a_call_of_the_responses_endpoint_fits_and_verifies() -> None:
     fields = {"call_type": "aresponses", "user": "u1", "instructions": SYSTEM["content"]}
     data = await Proxy(recorder).prepare([], input=items, **fields)
     assert data["input"][:3] == items[:3]
-    assert data["input"][3]["output"].endswith("tokens omitted]") or "tokens" in data["input"][3]["output"]
+    assert "tokens omitted" in data["input"][3]["output"]
     assert (data["model"], data["instructions"]) == ("gpt-5", SYSTEM["content"])
     await Proxy(recorder).prepare([], input="Is it so?", **fields)
     recorder.require_verified()

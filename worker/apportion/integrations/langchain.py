@@ -58,7 +58,7 @@ class FitMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         return await handler(request)
 
 
-class _Request(LangChain):
+class LangChainRequest(LangChain):
     """The shape of a request: messages, and the system message in a field of its own."""
 
     system_fields = ("system_message",)
@@ -70,7 +70,7 @@ class _Request(LangChain):
 
 def _chat(request: ModelRequest[Any]) -> ShapedChat:
     given = {"messages": request.messages, "system_message": request.system_message}
-    return read_chat(given, _Request())
+    return read_chat(given, LangChainRequest())
 
 
 def _fitted(request: ModelRequest[Any], fitted: Fitted) -> ModelRequest[Any]:
