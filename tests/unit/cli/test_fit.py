@@ -97,7 +97,7 @@ def test_an_error_is_typed(stdin: bytes, arguments: tuple[str, ...], exit_code: 
 
 
 def test_a_chat_that_cannot_be_fitted_leaves_its_decision() -> None:
-    messages = json.dumps([{"role": "user", "content": "why " * 300}]).encode()
+    messages = json.dumps([{"role": "system", "content": "why " * 300}]).encode()
     ended = apportion("fit", "--limit", "100", "--decision", "d.json", "--session", "s", stdin=messages)
     assert (ended.exit_code, ended.out) == (1, b"")
     assert ended.err.startswith("apportion: infeasible: ")

@@ -30,6 +30,7 @@ FOR_ARTIFACTS = FitOptions(artifacts_tokens=50)
 AS_CHAT = FitOptions(artifacts_policy="fit")
 NONE: dict[str, Any] = {"artifacts": ()}
 FIXED = FitOptions(request_id="r1", requested_at=WHEN)
+OWN_MESSAGE = FitOptions(place="message")
 
 
 class AsyncSessions:
@@ -132,17 +133,21 @@ def test_a_chat_that_ends_with_half_a_call_is_refused(last: list[Message]) -> No
     assert error.decision is not None
 
 
-def test_a_system_message_between_half_a_call_is_refused() -> None:
+def test_a_system_message_between_half_a_call_stays() -> None:
     call, result = tool_round("c1", "x")
     call["tool_calls"].append({**call["tool_calls"][0], "id": "c2"})
     messages = [call, {"role": "system", "content": "New rule."}, result, *chat(0)]
-    error = refused(messages, options=FitOptions(fixed="all"))
-    assert (error.code, error.pointer) == ("invalid_value", "$.messages[1]")
+    assert fit(messages, 1000, options=FitOptions(fixed="all")).sources == (1, 3, 4)
 
 
 def test_mandatory_messages_over_the_limit_are_refused_with_the_decision() -> None:
-    error = refused([{"role": "user", "content": "word " * 500}], 100)
+    rules = {"role": "system", "content": "word " * 500}
+    error = refused([rules, {"role": "user", "content": "Hi."}], 100)
     assert (error.code, error.pointer) == ("infeasible", "$.limit_tokens")
+    assert (
+        "needs 511 tokens, and there is room for 100; the largest: $.messages[0] (system, 505"
+        in error.message
+    )
     assert error.decision is not None
     assert error.decision.candidates[0].margin is not None
 
@@ -199,7 +204,7 @@ def test_artifacts_come_before_the_users_last_message() -> None:
         {"content": "a.py prints a line."},
         Candidate(content="b.py reads a file.", relevance=1.0),
     ]
-    fitted = fit(messages, 1000, artifacts=artifacts)
+    fitted = fit(messages, 1000, artifacts=artifacts, options=OWN_MESSAGE)
     place = len(messages) - 3
     block = fitted.messages[place]
     assert [*fitted.messages[:place], *fitted.messages[place + 1 :]] == messages
@@ -212,7 +217,7 @@ def test_artifacts_come_before_the_users_last_message() -> None:
 
 def test_artifacts_keep_to_their_part_and_the_room_of_messages_does_not_depend_on_them() -> None:
     many = [{"content": f"fact {number} " * 20} for number in range(50)]
-    some, none = (fit(chat(40), 600, artifacts=given, options=FIXED) for given in (many, []))
+    some, none = (fit(chat(40), 600, artifacts=given, options=OWN_MESSAGE) for given in (many, []))
     assert [message for message in some.messages if message in chat(40)] == none.messages
     [block] = [message for message in some.messages if message not in none.messages]
     assert 100 < cost(block) <= 150
@@ -300,7 +305,7 @@ def test_verify_accepts_the_written_events_and_decisions(tmp_path: Path) -> None
 
 def test_sources_are_the_indices_of_the_callers_messages() -> None:
     messages = chat(30)
-    fitted = fit(messages, 300, artifacts=[{"content": "a.py prints."}])
+    fitted = fit(messages, 300, artifacts=[{"content": "a.py prints."}], options=OWN_MESSAGE)
     kept = [source for source in fitted.sources if source is not None]
     assert kept == [0, *range(len(messages) - len(kept) + 1, len(messages))]
     assert fitted.sources[-2:] == (None, len(messages) - 1)
@@ -350,11 +355,12 @@ class TestAnthropic:
         assert begins == {"[earlier ", "question "}
 
     def test_a_cut_keeps_the_remaining_blocks_of_a_message(self) -> None:
-        [call, result] = tool_round_of_anthropic("c1", "line " * 400)
+        [call, result] = tool_round_of_anthropic("c1", "x")
+        call["content"][1]["input"] = {"text": "line " * 400}
         result["content"].append({"type": "text", "text": "And then?"})
         messages = [*chat(1)[1:], call, result, {"role": "assistant", "content": "Then b.py."}, *chat(0)[1:]]
         sent = fit({"messages": messages}, 200).messages
-        assert sent == [{**result, "content": result["content"][1:]}, *messages[-2:]]
+        assert sent == [*messages[:3], {**result, "content": result["content"][1:]}, *messages[-2:]]
 
     def test_a_cleared_result_keeps_its_place(self) -> None:
         rounds = [
@@ -383,7 +389,8 @@ class TestAnthropic:
         call, result = tool_round_of_anthropic("c1", "x")
         result["content"].append({"type": "text", "text": "And then?"})
         messages = [*chat(1)[1:], call, result]
-        sent = fit({"messages": messages}, 1000, artifacts=[{"content": "a.py prints."}]).messages
+        artifacts = [{"content": "a.py prints."}]
+        sent = fit({"messages": messages}, 1000, artifacts=artifacts, options=OWN_MESSAGE).messages
         assert sent == [*messages[:-3], {"role": "user", "content": "a.py prints."}, *messages[-3:]]
 
 

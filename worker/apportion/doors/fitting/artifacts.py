@@ -10,8 +10,8 @@ from apportion.doors.fitting.results import FitError
 _ALL = 1_000
 
 
-def with_relevance(artifacts: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], bool]:
-    """Return the artifacts with a relevance from 0 to 1, and whether it was mapped by rank.
+def with_relevance(artifacts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the artifacts with a relevance from 0 to 1.
 
     If a number is outside of 0 to 1, the numbers are mapped by rank to thousandths: the highest to 1, the
     lowest of several to 0, and equal numbers to equal ones. Artifacts without a relevance stay without it.
@@ -24,9 +24,8 @@ def with_relevance(artifacts: Sequence[Mapping[str, Any]]) -> tuple[list[dict[st
         for index, artifact in enumerate(artifacts)
         if artifact.get("relevance") is not None
     }
-    is_mapped = any(not 0 <= number <= 1 for number in numbers.values())
     values = numbers
-    if is_mapped:
+    if any(not 0 <= number <= 1 for number in numbers.values()):
         order = sorted(set(numbers.values()))
         last = max(1, len(order) - 1)
         shares = {number: _ALL * rank // last / _ALL for rank, number in enumerate(order)}
@@ -35,7 +34,7 @@ def with_relevance(artifacts: Sequence[Mapping[str, Any]]) -> tuple[list[dict[st
     return [
         {**artifact, "relevance": values[index]} if index in values else dict(artifact)
         for index, artifact in enumerate(artifacts)
-    ], is_mapped
+    ]
 
 
 def _number(index: int, given: object) -> float:

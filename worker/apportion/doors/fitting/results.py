@@ -55,7 +55,7 @@ class FitOptions(Struct, frozen=True, kw_only=True):
     """The system and developer messages that are always sent; the others are history.
 
     `first` are those before the first other message; `newest` is the last of all."""
-    place: Literal["message", "user", "system"] = "message"
+    place: Literal["message", "user", "system"] = "user"
     """The place of artifacts: a message before the user's last one, the beginning of the user's last message,
     or the end of the system prompt."""
     artifacts_tokens: int | None = None

@@ -20,6 +20,7 @@ from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Candidate, ContextRequest, Conversation
 from apportion.core.results import ContextComposed, ContextDecision, Status
 from apportion.core.wire.refusal import refusal
+from apportion.doors.fitting.artifacts import with_relevance
 from apportion.doors.fitting.results import FitAnswer, FitError, FitOptions, Fitted
 from apportion.doors.fitting.shapes.form import KeptMessage, SentMessage, ShapedChat, is_blank
 from apportion.engine.counters import COUNTERS
@@ -34,6 +35,8 @@ OMITTED = "[earlier messages omitted]"
 _OMITTED_MAX_TOKENS = len(OMITTED) + OVERHEAD_TOKENS
 """The largest number of tokens of that message, because no counter gives more tokens than bytes."""
 _ARTIFACTS_SHARE = 4
+_LARGEST = 3
+"""The number of messages that the error of a chat that does not fit names."""
 _GAP = "\n\n"
 """The separator of artifacts and the text of the message that takes them."""
 _JOIN_TOKENS = 16
@@ -56,7 +59,7 @@ _FIXED_ROLES = ("system", "developer")
 _FAILURES = {
     Status.INFEASIBLE: (
         "limit_tokens",
-        "what is always sent exceeds it; raise it, or lower artifacts_tokens",
+        "raise it, pin fewer messages, lower artifacts_tokens, or set shorten.newest_tokens in the policy",
     ),
     Status.EXHAUSTED: ("session_id", "the session has spent its tokens; use a new one"),
     Status.DISABLED: ("options.policy", "the policy's limit is 0; raise it"),
@@ -113,7 +116,7 @@ def read_call(
         chat,
         limit_tokens,
         session_id or request_id,
-        None if artifacts is None else [_candidate(index, given) for index, given in enumerate(artifacts)],
+        None if artifacts is None else _candidates(list(artifacts)),
         options,
         request_id,
         options.requested_at or datetime.now(UTC),
@@ -133,14 +136,12 @@ def fit_steps(call: FitCall) -> Steps:
     """
     _require_json(call.chat)
     answer = yield _chat_request(call)
-    composed = answer.composed
+    composed, decision = answer.composed, _decision_of(answer)
     if composed.status in _FAILURES:
-        argument, message = _FAILURES[composed.status]
-        raise FitError(composed.status, message, f"$.{argument}", answer.decision)
+        raise _failure(call, composed.status, decision)
     kept = _kept(composed, call.chat)
-    _require_sendable(call, [message.index for message in kept], answer.decision)
-    decision = _decision_of(answer)
-    used_tokens, text, artifacts_decision = composed.tokens.used, "", None
+    _require_sendable(call, [message.index for message in kept], decision)
+    text, artifacts_decision = "", None
     if call.artifacts is not None:
         answer = yield _artifacts_request(call)
         text, artifacts_decision = answer.composed.text or "", _decision_of(answer)
@@ -149,11 +150,10 @@ def fit_steps(call: FitCall) -> Steps:
             raise FitError(ErrorCode.INVALID_POLICY, message, "$.options.artifacts_policy", decision)
     count = COUNTERS[composed.tokens.counter].count
     sent, system, tokens = _with_artifacts(call, kept, text, count)
-    used_tokens += tokens
     if not sent:
         text = "the kept messages are blank, which this shape's provider refuses; give a message with a text"
         raise FitError(ErrorCode.INVALID_VALUE, text, f"$.{call.chat.shape.field}", decision)
-    used_tokens += _open_with_user(call, kept, sent, count)
+    used_tokens = composed.tokens.used + tokens + _open_with_user(call, kept, sent, count)
     assert used_tokens <= call.limit_tokens, "the parts of the limit add up to it"
     messages = [message.message for message in sent]
     return Fitted(
@@ -166,6 +166,25 @@ def fit_steps(call: FitCall) -> Steps:
         decision=decision,
         artifacts_decision=artifacts_decision,
     )
+
+
+def _failure(call: FitCall, status: Status, decision: ContextDecision) -> FitError:
+    """Return the error of an answer without messages; if they do not fit, it names the largest."""
+    argument, message = _FAILURES[status]
+    margin = next((entry.margin for entry in decision.candidates if entry.margin), None)
+    if status is Status.INFEASIBLE and margin is not None:
+        last = len(call.chat.counted) - 1
+        always = {f"messages/{index}": index for index in _pins(call)} | {"new_message": last}
+        found = [entry for entry in decision.candidates if entry.id in always]
+        largest = [
+            f"{call.chat.pointer(always[entry.id])} ({entry.kind}, {entry.tokens or 0} tokens)"
+            for entry in sorted(found, key=lambda entry: -(entry.tokens or 0))[:_LARGEST]
+        ]
+        message = (
+            f"what is always sent needs {margin.needed} tokens, and there is room for {margin.left}; the "
+            f"largest: {', '.join(largest)}; {message}"
+        )
+    return FitError(status, message, f"$.{argument}", decision)
 
 
 def _open_with_user(
@@ -284,19 +303,25 @@ def _request(call: FitCall, *, suffix: str = "", **fields: Any) -> ContextReques
     )
 
 
-def _candidate(index: int, given: Candidate | Mapping[str, Any]) -> Candidate:
+def _candidates(artifacts: Sequence[Candidate | Mapping[str, Any]]) -> list[Candidate]:
+    """Return artifacts as candidates, with relevances from 0 to 1, or raise FitError."""
+    for index, given in enumerate(artifacts):
+        if not isinstance(given, Candidate | Mapping):
+            message = "an artifact is a Candidate, or a mapping with fields of one, such as content"
+            raise FitError(ErrorCode.WRONG_TYPE, message, f"$.artifacts[{index}]")
+    given_fields = [to_builtins(given) if isinstance(given, Candidate) else given for given in artifacts]
+    return [_candidate(*pair) for pair in enumerate(with_relevance(given_fields))]
+
+
+def _candidate(index: int, fields: Mapping[str, Any]) -> Candidate:
     """Return an artifact as a candidate, or raise FitError. Its default id depends on its content alone."""
-    if not isinstance(given, Candidate | Mapping):
-        message = "an artifact is a Candidate, or a mapping with fields of one, such as content"
-        raise FitError(ErrorCode.WRONG_TYPE, message, f"$.artifacts[{index}]")
-    fields = to_builtins(given) if isinstance(given, Candidate) else dict(given)
     content = fields.get("content")
     made = {"kind": "semantic_match", "lane": "retrieved"}
     if isinstance(content, str):
         digest = hashlib.sha256(content.encode("utf-8", "surrogatepass"))
         made["id"] = digest.hexdigest()[:_ID_CHARACTERS]
     try:
-        return convert(made | fields, Candidate)
+        return convert({**made, **fields}, Candidate)
     except ValidationError as error:
         refused = refusal(str(error))
         pointer = f"$.artifacts[{index}]" + refused.pointer.removeprefix("$")

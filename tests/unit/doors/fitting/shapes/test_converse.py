@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from support.shaped_chats import chats_of, counted, written
 
-from apportion import fit
+from apportion import FitOptions, fit
 
 USE = {"toolUse": {"toolUseId": "c", "name": "f", "input": {}}}
 RESULT = {
@@ -62,6 +62,7 @@ def test_an_added_message_has_blocks() -> None:
         {"messages": [{"role": "user", "content": [{"text": "Hi."}]}]},
         400,
         artifacts=[{"content": "A fact."}],
+        options=FitOptions(place="message"),
     )
     assert fitted.messages[0] == {"role": "user", "content": [{"text": "A fact."}]}
 

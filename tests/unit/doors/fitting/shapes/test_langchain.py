@@ -7,7 +7,7 @@ from hypothesis import given
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 from support.shaped_chats import chats_of, counted, written
 
-from apportion import FitError, fit
+from apportion import FitError, FitOptions, fit
 
 WRONG = {"name": "save", "args": "{bad", "id": "c2", "error": "no JSON", "type": "invalid_tool_call"}
 BLOCKS: list[Any] = [
@@ -48,9 +48,13 @@ def test_contents_are_rewritten_in_a_copy() -> None:
     assert (sent[3].content, sent[3].tool_call_id, CHAT[3].content) == ("gone", "c1", "long")
 
 
+FACT = [{"content": "A fact."}]
+OWN_MESSAGE = FitOptions(place="message")
+
+
 def test_a_cut_chat_is_fitted_and_added_messages_are_objects() -> None:
     turns = [kind(f"turn {number} " * 20) for number in range(9) for kind in (HumanMessage, AIMessage)]
-    fitted = fit([CHAT[0], *turns, HumanMessage("And?")], 300, artifacts=[{"content": "A fact."}])
+    fitted = fit([CHAT[0], *turns, HumanMessage("And?")], 300, artifacts=FACT, options=OWN_MESSAGE)
     assert fitted.messages[0] is CHAT[0]
     assert fitted.messages[-2:] == [HumanMessage("A fact."), HumanMessage("And?")]
     assert len(fitted.messages) < len(turns)

@@ -12,6 +12,7 @@ from apportion.core.canonical_json import canonical_json_of_each
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.media import Media, media_of, without_data
 from apportion.core.strategies.conversation.policy import ConversationPolicy
+from apportion.core.text.characters import WHITE_SPACE
 from apportion.core.text.tokens import TokenCounter
 
 _KNOWN_FIELDS = frozenset({"role", "content", "tool_calls", "tool_call_id"})
@@ -113,7 +114,7 @@ def read(history: Sequence[dict[str, Any]], new_message: dict[str, Any]) -> Chat
         if len(message) != 2 or type(content) is not str or role not in _PLAIN_ROLES:  # noqa: PLR2004 - role and content
             index = len(texts)
             content = _read_one(chat, found, index, message, pointer_of(index, len(history)))
-        elif not content or content.isspace():
+        elif not content.strip(WHITE_SPACE):
             chat.blank.append(len(texts))
         roles.append(role)
         texts.append(content)
@@ -165,7 +166,7 @@ def text_of(content: Any) -> str:
 
 def is_blank(block: Any) -> bool:
     """Return whether a block is a text without a visible character."""
-    return is_text(block) and not text_of([block]).strip()
+    return is_text(block) and not text_of([block]).strip(WHITE_SPACE)
 
 
 def _read_one(chat: Chat, found: Found, index: int, message: dict[str, Any], pointer: str) -> str:
@@ -188,7 +189,7 @@ def _read_one(chat: Chat, found: Found, index: int, message: dict[str, Any], poi
         found.extras[pointer] = without if files else others
         found.owners.append(index)
         chat.files.extend([index] * files)
-    if not (text.strip() or has_more or calls or role == "tool" or others.keys() - {"name"}):
+    if not (text.strip(WHITE_SPACE) or has_more or calls or role == "tool" or others.keys() - {"name"}):
         chat.blank.append(index)
     return text
 
