@@ -59,7 +59,7 @@ def fitted(
 ) -> Fitted | None:
     """Return the fitted chat of a turn; None if it cannot be fitted."""
     requested_at = datetime(2026, 3, 1, 12, turn % 60, tzinfo=UTC)
-    options = FitOptions(request_id=f"r{turn}", requested_at=requested_at, fixed="all")
+    options = FitOptions(request_id=f"r{turn}", requested_at=requested_at, fixed="all", place="message")
     try:
         return fit(
             chat, limit_tokens, session_id="s1", client=sessions, artifacts=given_artifacts, options=options
