@@ -65,10 +65,10 @@ async def test_published_artifacts_of_the_session_reach_the_model_on_request() -
         await client.publish(
             ContextArtifact(session_id="t1", published_at=now, source="search", artifact=note)
         )
-        for uses_pool, expected in ((True, f"{note.content}\n\n{QUESTIONS[0]}"), (False, QUESTIONS[0])):
+        for uses_pool, expected in ((True, [note.content, QUESTIONS[0]]), (False, [QUESTIONS[0]])):
             made, model = agent({"client": client, "uses_pool": uses_pool})
             await made.ainvoke(QUESTION, THREAD)
-            assert model.sent == [[expected]]
+            assert model.sent == [expected]
 
 
 class Silent:

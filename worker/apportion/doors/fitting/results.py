@@ -55,9 +55,9 @@ class FitOptions(Struct, frozen=True, kw_only=True):
     """The system and developer messages that are always sent; the others are history.
 
     `first` are those before the first other message; `newest` is the last of all."""
-    place: Literal["message", "user", "system"] = "user"
+    place: Literal["message", "user", "system"] | None = None
     """The place of artifacts: a message before the user's last one, the beginning of the user's last message,
-    or the end of the system prompt."""
+    or the end of the system prompt. By default `user`, but `message` for a chat of one message."""
     artifacts_tokens: int | None = None
     """The part of the limit that is for artifacts; by default a quarter."""
     policy: str = "fit"

@@ -88,6 +88,11 @@ class FitCall(Struct, frozen=True):
         return self.limit_tokens // _ARTIFACTS_SHARE if own is None else own
 
     @property
+    def place(self) -> str:
+        """The place of artifacts."""
+        return self.options.place or ("user" if len(self.chat.counted) > 1 else "message")
+
+    @property
     def begins_with_user(self) -> bool:
         """True if the first message must not be the assistant's."""
         return self.chat.shape.begins_with_user or self.options.begins_with_user
@@ -281,7 +286,7 @@ def _last_of_user(chat: ShapedChat) -> int | None:
 def _artifacts_request(call: FitCall) -> ContextRequest:
     assert call.artifacts is not None, "a call without artifacts has no such request"
     question = _last_of_user(call.chat)
-    reserved = OVERHEAD_TOKENS if call.options.place == "message" else _JOIN_TOKENS
+    reserved = OVERHEAD_TOKENS if call.place == "message" else _JOIN_TOKENS
     query = "" if question is None else _text(call.chat.counted[question].message["content"])
     return _request(
         call,
@@ -370,7 +375,7 @@ def _require_sendable(call: FitCall, kept: Sequence[int], decision: ContextDecis
 
 def _artifacts_message(call: FitCall, kept: Sequence[KeptMessage]) -> int | None:
     """Return the position in `kept` of the message that takes the artifacts; None if they need their own."""
-    chat, place = call.chat, call.options.place
+    chat, place = call.chat, call.place
     fixed, question = _system_messages(chat), _last_of_user(chat)
     for position, message in enumerate(kept):
         is_place = place == "user" and message.index == question
@@ -385,7 +390,7 @@ def _with_text(
 ) -> tuple[KeptMessage, int]:
     """Return a message with a text at its beginning (the system prompt: at its end), and the added tokens."""
     content = _content(call.chat, kept)
-    is_system = call.options.place == "system"
+    is_system = call.place == "system"
     new = deepcopy(content)
     blocks = [{"text": content}] if isinstance(content, str) else new
     texts = [block for block in blocks if block.get("text")]
@@ -411,9 +416,9 @@ def _with_artifacts(
     sent, system, tokens = chat.sent(kept), chat.sent_system(kept), count(text) + OVERHEAD_TOKENS
     if not text:
         return sent, system, 0
-    if call.options.place == "system" and not chat.shape.system_fields:
+    if call.place == "system" and not chat.shape.system_fields:
         return [SentMessage(chat.shape.message("system", text), "system"), *sent], system, tokens
-    if call.options.place == "system" and isinstance(chat.given, Mapping) and not system:
+    if call.place == "system" and isinstance(chat.given, Mapping) and not system:
         return sent, chat.shape.system(text), tokens
     index = _artifacts_index(chat, [message.index for message in kept])
     return [*chat.sent(kept[:index]), _added(chat, text), *chat.sent(kept[index:])], system, tokens
