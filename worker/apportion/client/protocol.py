@@ -9,8 +9,7 @@ from urllib.parse import urlencode
 from uuid import uuid4
 
 from httpx2 import Response
-from msgspec import DecodeError, Struct, json
-from msgspec.structs import fields as fields_of
+from msgspec import DecodeError, Struct, json, to_builtins
 from msgspec.structs import replace
 
 from apportion.client.errors import GatewayError, RefusedError, UnansweredError
@@ -110,7 +109,7 @@ def fit_call(
 
     Each repetition has the same request id, which is in the options.
     """
-    fields = dict(options) if isinstance(options, Mapping) else _changed(options)
+    fields = dict(options) if isinstance(options, Mapping) else to_builtins(options or {})
     fields["request_id"] = fields.get("request_id") or str(uuid4())
     given = {name: value for name, value in given.items() if value is not None}
     call = {"body": body, "limit_tokens": limit_tokens, **given, "options": fields}
@@ -179,16 +178,6 @@ def no_response(call: HttpCall, kind: str) -> UnansweredError:
     """Return the error of a call without a response; `kind` names the error of the connection."""
     message = f"the gateway did not respond ({kind}); repeat the call with the same event"
     return UnansweredError("no_response", message, request_id=call.request_id)
-
-
-def _changed(options: Struct | None) -> dict[str, Any]:
-    """Return the fields of options that differ from their defaults, so that older gateways know them."""
-    values = {} if options is None else {field.name: field for field in fields_of(options)}
-    return {
-        name: getattr(options, name)
-        for name, field in values.items()
-        if getattr(options, name) != field.default
-    }
 
 
 def _is_repeated(response: Response) -> bool:

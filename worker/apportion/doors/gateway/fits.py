@@ -30,10 +30,6 @@ _DEPTH_MAX = 200
 """The depth of a body that can be read and written in any call stack. Messages have the events' bound."""
 
 
-class FitCallOptions(FitOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Options of a call of `fit`."""
-
-
 class FitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A call of `/v1/fit`."""
 
@@ -44,7 +40,7 @@ class FitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Without it, the call is a session of its own."""
     tenant: str | None = None
     """The same as the option `tenant`."""
-    options: FitCallOptions = FitCallOptions()
+    options: FitOptions = FitOptions()
     artifacts: list[dict[str, Any]] | None = None
     """Candidates, or parts of candidates with at least `content`."""
 
