@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import urlencode
 from uuid import uuid4
 
@@ -17,6 +17,7 @@ from apportion.core.events import ContextArtifact, ContextRequest
 from apportion.core.results import ContextComposed, ContextDecision
 from apportion.core.wire.codec import encode
 
+A = TypeVar("A")
 FitFields: TypeAlias = Struct | Mapping[str, Any] | None
 """`apportion.FitOptions`, or a mapping with its fields."""
 
@@ -136,26 +137,15 @@ def read_answer(response: Response, call: HttpCall, *, with_decision: bool) -> C
         GatewayError: the body is not an answer of a gateway.
     """
     is_repeated = _is_repeated(response)
-    try:
-        if with_decision:
-            both = _with_decision.decode(response.content)
-            return ComposedAnswer(both.composed, both.decision, is_repeated)
-        return ComposedAnswer(_composed.decode(response.content), None, is_repeated)
-    except (DecodeError, UnicodeDecodeError):
-        raise _unexpected(response.status_code, call.request_id) from None
+    if with_decision:
+        both = _read(_with_decision, response, call)
+        return ComposedAnswer(both.composed, both.decision, is_repeated)
+    return ComposedAnswer(_read(_composed, response, call), None, is_repeated)
 
 
 def read_fitted(response: Response, call: HttpCall) -> FittedAnswer:
-    """Return the answer of a call that fitted a body.
-
-    Raises:
-        GatewayError: the body is not an answer of a gateway.
-    """
-    try:
-        answer = _fitted.decode(response.content)
-    except (DecodeError, UnicodeDecodeError):
-        raise _unexpected(response.status_code, call.request_id) from None
-    return replace(answer, is_repeated=_is_repeated(response))
+    """Return the answer of a call that fitted a body; raise GatewayError as `read_answer` does."""
+    return replace(_read(_fitted, response, call), is_repeated=_is_repeated(response))
 
 
 def require_success(response: Response, call: HttpCall) -> Response:
@@ -178,6 +168,13 @@ def no_response(call: HttpCall, kind: str) -> UnansweredError:
     """Return the error of a call without a response; `kind` names the error of the connection."""
     message = f"the gateway did not respond ({kind}); repeat the call with the same event"
     return UnansweredError("no_response", message, request_id=call.request_id)
+
+
+def _read(decoder: json.Decoder[A], response: Response, call: HttpCall) -> A:
+    try:
+        return decoder.decode(response.content)
+    except (DecodeError, UnicodeDecodeError):
+        raise _unexpected(response.status_code, call.request_id) from None
 
 
 def _is_repeated(response: Response) -> bool:

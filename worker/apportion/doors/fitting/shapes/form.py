@@ -316,10 +316,8 @@ def require(condition: object, message: str, pointer: str) -> None:
 def blocks_of(items: Sequence[Item]) -> Iterator[Mapping[str, Any]]:
     """Yield the blocks of all items."""
     for item in items:
-        blocks = item.get("content") if isinstance(item, Mapping) else None
-        yield from (
-            [block for block in blocks if isinstance(block, Mapping)] if isinstance(blocks, list) else []
-        )
+        if isinstance(item, Mapping) and isinstance(blocks := item.get("content"), list):
+            yield from [block for block in blocks if isinstance(block, Mapping)]
 
 
 def text_block(text: str) -> dict[str, Any]:
