@@ -5,11 +5,14 @@ import json
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from io import BytesIO
 from typing import Any
 
 import pytest
 from aiohttp import ClientSession
 from support.commands import command, environment
+from support.drawn_chats import PNG
+from support.fitted_chats import chat
 from support.gateways import Caller, artifact_body, body, gateway, problem
 from support.running import (
     DEADLINE_S,
@@ -25,6 +28,7 @@ from support.running import (
 from apportion.doors.gateway.kafka_backend import open_kafka_backend
 from apportion.settings import Settings
 from apportion.shell.kafka.event_search import EventSearch
+from apportion.shell.kafka.topics import MESSAGE_MAX_BYTES
 
 pytestmark = pytest.mark.asyncio
 
@@ -53,6 +57,7 @@ async def test_two_gateways_get_their_own_answers_from_the_topics(
         ):
             assert (await first.get("/readyz")).status == 200
             await assert_answered_once(stage, first, second)
+            await assert_fitted_in_one_session(stage, first, second)
             assert (await first.post("/v1/artifacts", json=artifact_body("src/c"))).status == 202
             path = "/v1/artifacts/src%2Fc?session_id=s&source=tests"
             selected = await (await second.post("/v1/compose", json=body(candidates=[]))).json()
@@ -87,6 +92,31 @@ async def assert_answered_once(stage: Stage, first: Caller, second: Caller) -> N
     [traced] = [record for record in outputs.of(stage.settings.composed_topic) if b'"r2"' in record.value]
     assert dict(traced.headers)["traceparent"].decode() == TRACE["traceparent"]
     assert without_run(new["decision"]) in [without_run(decision) for decision in outputs.decisions]
+
+
+async def assert_fitted_in_one_session(stage: Stage, first: Caller, second: Caller) -> None:
+    """Require that a chat keeps its beginning, and that its image comes back, but is not in Kafka."""
+    url = f"data:image/png;base64,{PNG}{'A' * MESSAGE_MAX_BYTES}"
+    image = {"type": "image_url", "image_url": {"url": url, "detail": "low"}}
+    first_turn = [*chat(20), {"role": "user", "content": [image, {"type": "text", "text": "And here?"}]}]
+    next_turn = [*first_turn, {"role": "assistant", "content": "A dot."}, {"role": "user", "content": "Why?"}]
+    answers = []
+    for client, messages in [(first, first_turn), (second, next_turn)]:
+        call = {"body": {"messages": messages}, "limit_tokens": 500, "session_id": "chat"}
+        sent, headers = BytesIO(json.dumps(call).encode()), {"Content-Type": "application/json"}
+        response = await client.post("/v1/fit", data=sent, headers=headers)
+        assert response.status == 200, await response.text()
+        answers.append(await response.json())
+    before, now = [answer["body"]["messages"] for answer in answers]
+    assert len(before) < len(first_turn)
+    assert before[-1] == first_turn[-1]
+    assert now == [*before, *next_turn[-2:]]
+    requests = [answer["decision"]["request_id"] for answer in answers]
+    outputs = await stage.outputs.wait_for(lambda out: out.answered(requests))
+    [composed] = [event for event in outputs.composed if event["request_id"] == requests[1]]
+    assert composed["session"]["prompts"] == 2
+    [stub, _] = composed["messages"][-3]["content"]
+    assert stub.items() >= {"type": "media", "media": "image", "width": 1, "height": 1}.items()
 
 
 async def test_an_answer_is_found_at_any_offset_of_its_partition(bootstrap_servers: str) -> None:

@@ -4,13 +4,12 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import urlencode
 from uuid import uuid4
 
 from httpx2 import Response
-from msgspec import DecodeError, Struct, json
-from msgspec.structs import fields as fields_of
+from msgspec import DecodeError, Struct, json, to_builtins
 from msgspec.structs import replace
 
 from apportion.client.errors import GatewayError, RefusedError, UnansweredError
@@ -18,6 +17,7 @@ from apportion.core.events import ContextArtifact, ContextRequest
 from apportion.core.results import ContextComposed, ContextDecision
 from apportion.core.wire.codec import encode
 
+A = TypeVar("A")
 FitFields: TypeAlias = Struct | Mapping[str, Any] | None
 """`apportion.FitOptions`, or a mapping with its fields."""
 
@@ -110,7 +110,7 @@ def fit_call(
 
     Each repetition has the same request id, which is in the options.
     """
-    fields = dict(options) if isinstance(options, Mapping) else _changed(options)
+    fields = dict(options) if isinstance(options, Mapping) else to_builtins(options or {})
     fields["request_id"] = fields.get("request_id") or str(uuid4())
     given = {name: value for name, value in given.items() if value is not None}
     call = {"body": body, "limit_tokens": limit_tokens, **given, "options": fields}
@@ -137,26 +137,15 @@ def read_answer(response: Response, call: HttpCall, *, with_decision: bool) -> C
         GatewayError: the body is not an answer of a gateway.
     """
     is_repeated = _is_repeated(response)
-    try:
-        if with_decision:
-            both = _with_decision.decode(response.content)
-            return ComposedAnswer(both.composed, both.decision, is_repeated)
-        return ComposedAnswer(_composed.decode(response.content), None, is_repeated)
-    except (DecodeError, UnicodeDecodeError):
-        raise _unexpected(response.status_code, call.request_id) from None
+    if with_decision:
+        both = _read(_with_decision, response, call)
+        return ComposedAnswer(both.composed, both.decision, is_repeated)
+    return ComposedAnswer(_read(_composed, response, call), None, is_repeated)
 
 
 def read_fitted(response: Response, call: HttpCall) -> FittedAnswer:
-    """Return the answer of a call that fitted a body.
-
-    Raises:
-        GatewayError: the body is not an answer of a gateway.
-    """
-    try:
-        answer = _fitted.decode(response.content)
-    except (DecodeError, UnicodeDecodeError):
-        raise _unexpected(response.status_code, call.request_id) from None
-    return replace(answer, is_repeated=_is_repeated(response))
+    """Return the answer of a call that fitted a body; raise GatewayError as `read_answer` does."""
+    return replace(_read(_fitted, response, call), is_repeated=_is_repeated(response))
 
 
 def require_success(response: Response, call: HttpCall) -> Response:
@@ -181,14 +170,11 @@ def no_response(call: HttpCall, kind: str) -> UnansweredError:
     return UnansweredError("no_response", message, request_id=call.request_id)
 
 
-def _changed(options: Struct | None) -> dict[str, Any]:
-    """Return the fields of options that differ from their defaults, so that older gateways know them."""
-    values = {} if options is None else {field.name: field for field in fields_of(options)}
-    return {
-        name: getattr(options, name)
-        for name, field in values.items()
-        if getattr(options, name) != field.default
-    }
+def _read(decoder: json.Decoder[A], response: Response, call: HttpCall) -> A:
+    try:
+        return decoder.decode(response.content)
+    except (DecodeError, UnicodeDecodeError):
+        raise _unexpected(response.status_code, call.request_id) from None
 
 
 def _is_repeated(response: Response) -> bool:

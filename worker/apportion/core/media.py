@@ -114,10 +114,7 @@ def stub_of(block: Mapping[str, Any]) -> dict[str, Any] | None:
         return None
     stub: dict[str, Any] = {"type": "media", "media": media.kind}
     stub |= {key: size for key in ("width", "height", "pages") if (size := getattr(media, key))}
-    if media.is_low:
-        stub["detail"] = "low"
-    if media.is_openai:
-        stub["form"] = "openai"
+    stub |= ({"detail": "low"} if media.is_low else {}) | ({"form": "openai"} if media.is_openai else {})
     return stub | {"digest": hashlib.sha256(_digested(found[2])).hexdigest()[:32]}
 
 
@@ -143,16 +140,13 @@ def media_tokens(media: Media, *, image: str | int, document: int, audio: int, u
     return unknown_tokens
 
 
-def without_data(value: Any) -> tuple[Any, int]:
+def without_data(value: Any, depth: int = 0) -> tuple[Any, int]:
     """Return a JSON value without base64, data URLs, bytes and unread fields, and the number of removed data.
 
     Base64 is a string of 1,024 or more characters, possibly in lines. Each is replaced by a short text. The
-    same object is returned if it has none. Values below the 200th level are returned as they are.
+    same object is returned if it has none. Values below the 200th level are returned as they are; `depth` is
+    the level of the given one.
     """
-    return _without_data(value, 0)
-
-
-def _without_data(value: Any, depth: int) -> tuple[Any, int]:
     if isinstance(value, str):
         return (_REMOVED, 1) if _is_data(value) else (value, 0)
     if isinstance(value, bytes | bytearray | memoryview):
@@ -161,7 +155,7 @@ def _without_data(value: Any, depth: int) -> tuple[Any, int]:
         return value, 0
     is_object = isinstance(value, dict)
     kept = [key for key in value if key not in _UNREAD] if is_object else range(len(value))
-    pairs = [_without_data(value[key], depth + 1) for key in kept]
+    pairs = [without_data(value[key], depth + 1) for key in kept]
     parts = [part for part, _ in pairs]
     removed = sum([number for _, number in pairs])
     if len(kept) == len(value) and all(value[key] is part for key, part in zip(kept, parts, strict=True)):

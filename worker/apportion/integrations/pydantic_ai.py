@@ -136,17 +136,15 @@ class PydanticAI(Shape):
         given = native.content if isinstance(native, FilePart) else native
         dumped = to_jsonable_python(given, bytes_mode="base64")
         if isinstance(given, MULTI_MODAL_CONTENT_TYPES):
-            kind = str(dumped["kind"]).partition("-")[
-                0
-            ]  # image, audio, document or video; a file has a MIME type
+            kind = str(dumped["kind"]).partition("-")[0]  # such as image; a file has a MIME type
             return stub_of({**dumped, "type": "media" if kind in ("binary", "uploaded") else kind}) or {}
         if not isinstance(dumped, dict):
             return super().block(dumped)
         fields = {name: value for name, value in dumped.items() if value is not None}
+        counted = {"type": "opaque", **countable(fields, self.unread)}
         if isinstance(given, NativeToolCallPart | NativeToolReturnPart):
-            name = "id" if isinstance(given, NativeToolCallPart) else "tool_use_id"
-            return {"type": "opaque", **countable(fields, self.unread), name: given.tool_call_id}
-        return {"type": "opaque", **countable(fields, self.unread)}
+            counted["id" if isinstance(given, NativeToolCallPart) else "tool_use_id"] = given.tool_call_id
+        return counted
 
     def inner(self, native: Any) -> Any:
         """Return the parts of a message, or the content of a part of a request."""

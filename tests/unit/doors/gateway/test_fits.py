@@ -1,5 +1,9 @@
 """`POST /v1/fit`: a provider's body in, the body that fits out."""
 
+import asyncio
+import json
+import threading
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +13,7 @@ from support.fitted_chats import chat
 from support.gateways import gateway, local, problem
 
 from apportion import ContextRequest, LocalSessions, fit
+from apportion.doors.gateway import fits
 from apportion.doors.gateway.backend import GatewayAnswer, SubmittedEvent
 
 pytestmark = pytest.mark.asyncio
@@ -165,6 +170,28 @@ async def test_a_body_may_be_larger_than_an_event_and_has_its_own_bound() -> Non
         assert "gateway_fit_max_bytes" in await refused.text()
         events = await client.post("/v1/fit", json=call(body=chat(100)))
         assert await problem(events) == (413, "too_large", "$.body")
+
+
+@pytest.mark.parametrize("step", ["fit_request_of", "read_chat"])
+async def test_other_calls_are_answered_while_a_large_body_is_read(
+    step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, answered, read = threading.Event(), threading.Event(), getattr(fits, step)
+
+    def waiting(*arguments: Any) -> Any:
+        began.set()
+        assert answered.wait(5)
+        return read(*arguments)
+
+    monkeypatch.setattr(fits, step, waiting)
+    data = json.dumps(call(body={**ANTHROPIC, "user": "x" * (1 << 20)})).encode()
+    headers = {"Content-Type": "application/json"}
+    async with gateway() as client:
+        fitting = asyncio.create_task(client.post("/v1/fit", data=BytesIO(data), headers=headers))
+        assert await asyncio.to_thread(began.wait, 5)
+        assert (await client.get("/livez")).status == 200
+        answered.set()
+        assert (await fitting).status == 200
 
 
 async def test_a_token_must_cover_both_policies_before_anything_is_charged(tmp_path: Path) -> None:

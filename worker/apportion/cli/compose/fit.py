@@ -64,7 +64,9 @@ def fit(  # noqa: PLR0913 - a command takes its flags by name
       apportion fit body.json --limit 100000 > fitted.json
       apportion fit - --limit 100000 --session chat-1.session --decision decision.json < body.json
     """
-    from apportion.doors.fitting import FitError
+    from apportion.doors.fitting import FitError, FitOptions, LocalSessions
+    from apportion.doors.fitting import fit as fit_chat
+    from apportion.engine.assembly import create_catalogue
 
     require_distinct(file, output, decision, session)
     require_free(output, "--output", force=force)
@@ -75,13 +77,17 @@ def fit(  # noqa: PLR0913 - a command takes its flags by name
     if model is not None and isinstance(body, dict):
         body = {**body, "model": model}
     try:
-        fitted = _fitted(body, limit, policy, session, rows, settings)
+        fitted = fit_chat(
+            body,
+            limit,
+            session_id=None if session is None else session.name,
+            client=LocalSessions(create_catalogue(settings), rows=rows),
+            options=FitOptions(policy=policy),
+        )
     except FitError as error:
-        if decision is not None and error.decision is not None:
-            _write_decision(decision, error.decision, settings)
+        _write_decision(decision, error.decision, settings)
         raise
-    if decision is not None:
-        _write_decision(decision, fitted.decision, settings)
+    _write_decision(decision, fitted.decision, settings)
     _write_body(output, fitted.body)
     if session is not None:
         for row in rows.values():
@@ -108,12 +114,8 @@ def _read_body(file: Path | None) -> Any:
 
 
 def _read_rows(session: Path) -> dict[str, bytes]:
-    """Return the row of the file by its session key; none if there is no file yet.
-
-    Raises:
-        CommandError: the file holds no session.
-    """
-    from msgspec import DecodeError, json
+    """Return the row of the file by its session key; none without a file. Refuse a file of something else."""
+    from msgspec import DecodeError, convert, json
 
     from apportion.core.events import session_key
     from apportion.core.session.row import Session
@@ -121,8 +123,9 @@ def _read_rows(session: Path) -> dict[str, bytes]:
     if not session.exists() or not (row := session.read_bytes()):
         return {}
     try:
-        json.decode(row, type=Session)
-        is_row = "start_us" in (names := json.decode(row)) and names.keys() <= {*Session.__struct_fields__}
+        fields = json.decode(row, type=dict[str, Any])
+        convert(fields, Session)
+        is_row = {"start_us"} <= fields.keys() <= {*Session.__struct_fields__}
     except (DecodeError, UnicodeDecodeError):
         is_row = False
     if not is_row:
@@ -131,32 +134,12 @@ def _read_rows(session: Path) -> dict[str, bytes]:
     return {session_key("default", session.name): row}
 
 
-def _fitted(
-    body: Any,
-    limit_tokens: int,
-    policy: str,
-    session: Path | None,
-    rows: dict[str, bytes],
-    settings: "Settings",
-) -> "Fitted":
-    from apportion.doors.fitting import FitOptions, LocalSessions
-    from apportion.doors.fitting import fit as fit_chat
-    from apportion.engine.assembly import create_catalogue
-
-    return fit_chat(
-        body,
-        limit_tokens,
-        session_id=None if session is None else session.name,
-        client=LocalSessions(create_catalogue(settings), rows=rows),
-        options=FitOptions(policy=policy),
-    )
-
-
-def _write_decision(path: Path, decision: "ContextDecision", settings: "Settings") -> None:
+def _write_decision(path: Path | None, decision: "ContextDecision | None", settings: "Settings") -> None:
     from apportion.core.detail import in_detail
     from apportion.core.wire.codec import encode
 
-    path.write_bytes(encode(in_detail(decision, settings.decision_detail)) + b"\n")
+    if path is not None and decision is not None:
+        path.write_bytes(encode(in_detail(decision, settings.decision_detail)) + b"\n")
 
 
 def _write_body(output: Path | None, body: Any) -> None:

@@ -44,8 +44,8 @@ class AsyncFitClient(Protocol):
         """
 
 
-class FitOptions(Struct, frozen=True, kw_only=True):
-    """Options of a call of `fit`."""
+class FitOptions(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Options of a call of `fit`. In JSON, defaults are left out, so that older gateways know the fields."""
 
     pinned: Sequence[int] = ()
     """Indices of messages that are always sent."""

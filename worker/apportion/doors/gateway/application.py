@@ -147,7 +147,8 @@ class GatewayApp:
         with self._bytes.holding(grant) as take_bytes, self._places.holding(grant) as take_places:
             body = await self._body(request, take_bytes, "gateway_fit_max_bytes")
             take_places(1)
-            call = fits.fit_request_of(body, request.headers.get("Idempotency-Key"))
+            size, key = len(body), request.headers.get("Idempotency-Key")
+            call = await fits.off_loop(size, fits.fit_request_of, body, key)
             del body
             self._access.require_names(grant, call.options.tenant, fits.policies_of(call))
             span = request.get(_SPAN)
@@ -156,7 +157,7 @@ class GatewayApp:
             client = fits.BackendClient(self._backend, self._bounds, _trace_of(request))
             seconds = calls.wait_s(request.headers.getall("Prefer", ()), self._settings.gateway_wait_s)
             async with self._deadline(seconds, call.options.request_id or UNSET):
-                answer = encode(await fits.fitted(call, client))
+                answer = encode(await fits.fitted(call, size, client))
         if span:
             span.name_answer(client.answers[0].composed)
         is_repeated = all(each.is_repeated for each in client.answers)

@@ -3,9 +3,11 @@
 A fitted chat is an event of its session, like a call of `/v1/compose`; with artifacts it is two events.
 """
 
+import asyncio
 import re
+from collections.abc import Callable
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from msgspec import UNSET, DecodeError, Meta, Struct, ValidationError, json
 from msgspec.structs import replace
@@ -20,6 +22,7 @@ from apportion.core.wire.not_json import why_not_json
 from apportion.core.wire.refusal import refusal
 from apportion.core.wire.repair import with_whole_pairs
 from apportion.doors.fitting import FitError, FitOptions, fit_async
+from apportion.doors.fitting.shapes import read_chat
 from apportion.doors.gateway import calls
 from apportion.doors.gateway.backend import Backend, GatewayAnswer, SubmittedEvent, TraceHeaders
 from apportion.doors.gateway.problems import ProblemError
@@ -28,10 +31,8 @@ _CALL_FIELDS = re.compile(r"\$\.(limit_tokens|session_id|tenant|options|artifact
 _MESSAGES = "$.messages"
 _DEPTH_MAX = 200
 """The depth of a body that can be read and written in any call stack. Messages have the events' bound."""
-
-
-class FitCallOptions(FitOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Options of a call of `fit`."""
+_LARGE_BYTES = 1 << 20
+T = TypeVar("T")
 
 
 class FitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -44,7 +45,7 @@ class FitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Without it, the call is a session of its own."""
     tenant: str | None = None
     """The same as the option `tenant`."""
-    options: FitCallOptions = FitCallOptions()
+    options: FitOptions = FitOptions()
     artifacts: list[dict[str, Any]] | None = None
     """Candidates, or parts of candidates with at least `content`."""
 
@@ -92,6 +93,11 @@ class BackendClient:
         return _DecodedAnswer(_composed.decode(answer.composed), _decision.decode(answer.decision))
 
 
+async def off_loop(size: int, read: Callable[..., T], *arguments: Any) -> T:
+    """Return the result of a function; above 1 MiB of body, other calls go on meanwhile."""
+    return await asyncio.to_thread(read, *arguments) if size > _LARGE_BYTES else read(*arguments)
+
+
 def fit_request_of(body: bytes, key: str | None) -> FitRequest:
     """Return a call of `/v1/fit`, with its tenant and its request id in its options.
 
@@ -118,16 +124,15 @@ def policies_of(call: FitRequest) -> dict[str, str]:
     return policies
 
 
-async def fitted(call: FitRequest, client: BackendClient) -> FitResponse:
-    """Return the answer to a call. Errors of the backend, other than EventError, are passed on.
+async def fitted(call: FitRequest, size: int, client: BackendClient) -> FitResponse:
+    """Return the answer to a call; `size` is its bytes. The backend's errors, but EventError, pass.
 
     Raises:
         ProblemError: the chat cannot be fitted, or is refused.
     """
-    body: Any = call.body  # `fit` recognises its shape
     try:
         result = await fit_async(
-            body,
+            await off_loop(size, read_chat, call.body),
             call.limit_tokens,
             client=client,
             session_id=call.session_id,

@@ -21,8 +21,7 @@ class AISDK(Shape):
     # https://ai-sdk.dev/docs/reference/ai-sdk-core/model-message
     unread = frozenset({"providerOptions", "providerMetadata"})
 
-    def recognises(self, body: Mapping[str, Any], items: Sequence[Item]) -> bool:  # noqa: ARG002 - parts suffice
-        """Return whether a message has a part of the AI SDK."""
+    def recognises(self, body: Mapping[str, Any], items: Sequence[Item]) -> bool:
         return any(
             part.get("type") in _LINKS
             or (part.get("type") in ("image", "file") and ("image" in part or "mediaType" in part))
@@ -38,19 +37,16 @@ class AISDK(Shape):
         return fields | ({"role": "assistant"} if item.get("role") == "tool" else {})
 
     def inner(self, native: Any) -> Any:
-        """Return the content of a message or a result."""
         output = native.get("output") if isinstance(native, Mapping) else None
         return super().inner(native) if output is None else output["value"]
 
     def rewrite(self, native: Any, new: Any) -> Any:
-        """Return a message or a result with another content, or a part with another text."""
         if native.get("type") != "tool-result":
             return super().rewrite(native, new)
         rest = {name: value for name, value in native.items() if name != "result"}
         return {**rest, "output": {"type": "text" if isinstance(new, str) else "content", "value": new}}
 
-    def part(self, block: Any, role: str, pointer: str) -> Part:  # noqa: ARG002 - the types suffice
-        """Return a part, a call or a result as it is counted."""
+    def part(self, block: Any, role: str, pointer: str) -> Part:
         kind = block.get("type") if isinstance(block, Mapping) else None
         if kind == "tool-call" and not block.get("providerExecuted"):
             given = block.get("input", block.get("args"))

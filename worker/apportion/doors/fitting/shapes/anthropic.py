@@ -33,7 +33,6 @@ class Anthropic(Shape):
         return is_own or "system" in body or (bool(body) and not is_openai(items))
 
     def part(self, block: Any, role: str, pointer: str) -> Part:
-        """Return a block, a call or a result as it is counted."""
         kind = block.get("type") if isinstance(block, Mapping) else None
         if kind not in ("tool_use", "tool_result"):
             return super().part(block, role, pointer)

@@ -21,26 +21,21 @@ class Converse(Shape):
         return any("type" not in block for block in blocks_of([*items, {"content": body.get("system")}]))
 
     def message(self, role: str, text: str) -> Item:
-        """Return an added message."""
         return {"role": role, "content": [{"text": text}]}
 
     def system(self, new: Any) -> Any:
-        """Return a system prompt."""
         return [{"text": new}] if isinstance(new, str) else new
 
     def inner(self, native: Any) -> Any:
-        """Return the blocks of a message, a result or the system prompt."""
         found = native.get("toolResult") if isinstance(native, Mapping) else None
         return super().inner(native if found is None else found)
 
     def rewrite(self, native: Any, new: Any) -> Any:
-        """Return a message or a result with other blocks, or a block with another text."""
         if "toolResult" in native:
             return {**native, "toolResult": {**native["toolResult"], "content": self.system(new)}}
         return {**native, "content": self.system(new)} if "role" in native else {"text": new}
 
     def part(self, block: Any, role: str, pointer: str) -> Part:
-        """Return a block, a call or a result as it is counted."""
         given = block if isinstance(block, Mapping) else {}
         if called := given.get("toolUse"):
             pointer = f"{pointer}.toolUse"

@@ -135,7 +135,7 @@ class Shape(ABC):
             if pieces:
                 yield Counted(message, pieces)
 
-    def fields(self, item: Item, pointer: str) -> dict[str, Any]:  # noqa: ARG002 - for calls beside the content
+    def fields(self, item: Item, pointer: str) -> dict[str, Any]:
         """Return the role of an item, and its fields without the content, as they are counted."""
         role = item.get("role", "")
         others = {
@@ -143,7 +143,7 @@ class Shape(ABC):
         }
         return {**countable(others), "role": self.roles.get(role, role)}
 
-    def part(self, block: Any, role: str, pointer: str) -> Part:  # noqa: ARG002 - for calls among the blocks
+    def part(self, block: Any, role: str, pointer: str) -> Part:
         """Return a block of an item as it is counted: a block, a call, a result, or the copy of a call."""
         return "block", self.block(block)
 
@@ -313,24 +313,11 @@ def require(condition: object, message: str, pointer: str) -> None:
         raise FitError(ErrorCode.MISSING_FIELD, message, pointer)
 
 
-def function_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
-    """Return a tool call as it is counted."""
-    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
-
-
-def assistant_message(texts: Sequence[Any], calls: Sequence[Any], blocks: Any) -> dict[str, Any]:
-    """Return an assistant's message as it is counted: text parts, tool calls, and other blocks as JSON."""
-    counted = {"role": "assistant", "content": texts, "tool_calls": calls, "blocks": blocks}
-    return {name: value for name, value in counted.items() if value or name == "content"}
-
-
 def blocks_of(items: Sequence[Item]) -> Iterator[Mapping[str, Any]]:
     """Yield the blocks of all items."""
     for item in items:
-        blocks = item.get("content") if isinstance(item, Mapping) else None
-        yield from (
-            [block for block in blocks if isinstance(block, Mapping)] if isinstance(blocks, list) else []
-        )
+        if isinstance(item, Mapping) and isinstance(blocks := item.get("content"), list):
+            yield from [block for block in blocks if isinstance(block, Mapping)]
 
 
 def text_block(text: str) -> dict[str, Any]:

@@ -23,19 +23,15 @@ class Gemini(Shape):
     unread = frozenset({"thoughtSignature", "thought_signature"})
 
     def recognises(self, body: Mapping[str, Any], items: Sequence[Item]) -> bool:
-        """Return whether the body has `contents`, or an item has `parts`."""
         return self.field in body or any(isinstance(item, Mapping) and "parts" in item for item in items)
 
     def message(self, role: str, text: str) -> Item:
-        """Return an added content."""
         return {"role": role, "parts": [{"text": text}]}
 
     def system(self, new: Any) -> Any:
-        """Return a system instruction."""
         return {"parts": [{"text": new}] if isinstance(new, str) else new}
 
     def rewrite(self, native: Any, new: Any) -> Any:
-        """Return a content with other parts, or a part with another text."""
         if "parts" in native:
             return {**native, "parts": new}
         field, response = _found(native, _RESPONSE)

@@ -27,12 +27,10 @@ class LangChain(Shape):
         {"cache_control", "citations", "annotations", "signature", "encrypted_content", "index"}
     )
 
-    def recognises(self, body: Mapping[str, Any], items: Sequence[Item]) -> bool:  # noqa: ARG002 - classes suffice
-        """Return whether there is a message object."""
+    def recognises(self, body: Mapping[str, Any], items: Sequence[Item]) -> bool:
         return any(map(is_message, items))
 
     def is_item(self, item: Item) -> bool:
-        """Return whether an item is a message object."""
         return is_message(item)
 
     def fields(self, item: Item, pointer: str) -> dict[str, Any]:
@@ -53,7 +51,6 @@ class LangChain(Shape):
         return {**countable(fields), "role": item.additional_kwargs.get("__openai_role__", role)}
 
     def part(self, block: Any, role: str, pointer: str) -> Part:
-        """Return a block as it is counted."""
         kind = block.get("type") if isinstance(block, Mapping) else None
         return (
             ("copy", {})
@@ -61,18 +58,15 @@ class LangChain(Shape):
             else super().part(block, role, pointer)
         )
 
-    def message(self, role: str, text: str) -> Item:  # noqa: ARG002 - only the user's messages are added
-        """Return an added message of the user."""
+    def message(self, role: str, text: str) -> Item:
         from langchain_core.messages import HumanMessage  # noqa: PLC0415 - an optional dependency
 
         return HumanMessage(text)
 
     def inner(self, native: Any) -> Any:
-        """Return the content of a message."""
         return native.content
 
     def rewrite(self, native: Any, new: Any) -> Any:
-        """Return a message with another content, or a block with another text."""
         if is_message(native):
             return native.model_copy(update={"content": new})
         return new if isinstance(native, str) else super().rewrite(native, new)

@@ -14,8 +14,7 @@ class OpenAIChat(Shape):
     name = "OpenAI chat completions"
     is_counted_form = True
 
-    def recognises(self, body: Mapping[str, Any], items: Sequence[Item]) -> bool:  # noqa: ARG002 - reads all
-        """Return true."""
+    def recognises(self, body: Mapping[str, Any], items: Sequence[Item]) -> bool:
         return True
 
     def fields(self, item: Item, pointer: str) -> dict[str, Any]:
@@ -38,7 +37,6 @@ class OpenAIChat(Shape):
         )
 
     def rewrite(self, native: Any, new: Any) -> Any:
-        """Return a message with another content, or a block with another text."""
         if isinstance(native, str):
             return new
         if not native.get("images") or not isinstance(new, list):

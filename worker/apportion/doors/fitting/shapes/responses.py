@@ -56,13 +56,11 @@ class Responses(Shape):
         yield from self._response(items, response)
 
     def inner(self, native: Any) -> Any:
-        """Return the blocks of a message, an output or the instructions."""
         if isinstance(native, Mapping) and "output" in native:
             return native["output"]
         return super().inner(native)
 
     def rewrite(self, native: Any, new: Any) -> Any:
-        """Return an item with a new content, or a block with a new text."""
         kind = native.get("type", "message")
         if kind in _BLOCKS:
             return {**native, "text": new} if kind in TEXTS else {"type": "input_text", "text": new}
