@@ -153,7 +153,12 @@ def fit_steps(call: FitCall) -> Steps:
     if not sent:
         text = "the kept messages are blank, which this shape's provider refuses; give a message with a text"
         raise FitError(ErrorCode.INVALID_VALUE, text, f"$.{call.chat.shape.field}", decision)
+    last = call.chat.counted[-1].message["role"]
+    if call.chat.shape.ends_with_user and sent[-1].role == "assistant" != last:
+        text = "the last message is blank, so that the chat would end with the assistant; give it a text"
+        raise FitError(ErrorCode.INVALID_VALUE, text, call.chat.pointer(len(call.chat.counted) - 1), decision)
     used_tokens += _open_with_user(call, kept, sent, count)
+    sent = call.chat.merged(sent)
     assert used_tokens <= call.limit_tokens, "the parts of the limit add up to it"
     messages = [message.message for message in sent]
     return Fitted(
@@ -171,11 +176,13 @@ def fit_steps(call: FitCall) -> Steps:
 def _open_with_user(
     call: FitCall, kept: Sequence[KeptMessage], sent: list[SentMessage], count: Callable[[str], int]
 ) -> int:
-    """Insert a user message if a cut chat would begin with the assistant; return its tokens."""
+    """Insert a user message if a chat begins with the assistant and is cut or refused so; return its tokens."""
     first = _first_of_assistant(sent)
     sources = {message.source for message in sent} - {None}
     is_cut = len(kept) < len(call.chat.counted) or len(sources) < len(call.chat.messages)
-    if not call.begins_with_user or first is None or not is_cut:
+    if not call.begins_with_user or first is None:
+        return 0
+    if not is_cut and not call.chat.shape.must_open(sent[first].message):
         return 0
     sent.insert(first, _added(call.chat, OMITTED))
     return count(OMITTED) + OVERHEAD_TOKENS

@@ -91,6 +91,7 @@ class Shape(ABC):
     """The fields of a body that may have the system prompt."""
     blocks_field: ClassVar[str] = "content"
     begins_with_user: ClassVar[bool] = False
+    ends_with_user: ClassVar[bool] = False
     sends_blanks: ClassVar[bool] = True
     """False if the provider refuses blank texts."""
     is_counted_form: ClassVar[bool] = False
@@ -176,6 +177,14 @@ class Shape(ABC):
         """Return an added message."""
         return {"role": role, "content": text}
 
+    def must_merge(self, before: SentMessage, after: SentMessage) -> bool:  # noqa: ARG002 - for providers that demand it
+        """Return whether the provider refuses two neighbours that could be one message."""
+        return False
+
+    def must_open(self, first: Item) -> bool:  # noqa: ARG002 - Gemini reads it
+        """Return whether the provider refuses a chat that begins with this message of the assistant."""
+        return self.begins_with_user
+
     def system(self, new: Any) -> Any:
         """Return a system prompt with a text or with blocks."""
         return new
@@ -211,6 +220,18 @@ class ShapedChat(Struct, frozen=True, dict=True):
             if item != SYSTEM:
                 sent.append(SentMessage(self._item(item, changes), changes[0][2], item))
         return sent
+
+    def merged(self, sent: Sequence[SentMessage]) -> list[SentMessage]:
+        """Return messages with neighbours merged as the provider demands; the first one gives the source."""
+        merged: list[SentMessage] = []
+        for message in reversed(sent):
+            if merged and self.shape.must_merge(message, merged[-1]):
+                after = merged.pop()
+                source = after.source if message.source is None else message.source
+                blocks = [*self.shape.inner(message.message), *self.shape.inner(after.message)]
+                message = SentMessage(self.shape.rewrite(message.message, blocks), message.role, source)  # noqa: PLW2901
+            merged.append(message)
+        return merged[::-1]
 
     def sent_system(self, kept: Sequence[KeptMessage]) -> Any:
         """Return the system prompt, which may be rewritten."""
