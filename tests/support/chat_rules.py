@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from anthropic.types import MessageParam
-from langchain_core.messages import AnyMessage
+from langchain_core.messages import AnyMessage, BaseMessage
 from openai.types.chat import ChatCompletionMessageParam
 from openai.types.responses import ResponseInputItemParam
 from pydantic import TypeAdapter, ValidationError
@@ -116,8 +116,9 @@ Found = Iterator[tuple[str, str]]
 
 
 def items_of(shape: str, body: Body) -> list[Any]:
-    """Return the items of a body."""
-    return list(body[ITEMS[shape]]) if isinstance(body, Mapping) else list(body)
+    """Return the items of a body; message objects as dicts."""
+    items = body[ITEMS[shape]] if isinstance(body, Mapping) else body
+    return [item.model_dump() if isinstance(item, BaseMessage) else item for item in items]
 
 
 def read_turns(shape: str, body: Body) -> list[Turn]:

@@ -3,10 +3,12 @@
 A history is drawn first, and then written in a shape. Its last round has no answer.
 """
 
+from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any, ClassVar, NamedTuple
 
 from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from support.chat_rules import ITEMS, Body, items_of
 
@@ -57,6 +59,12 @@ class Drawn(NamedTuple):
     always: Body
 
 
+_MESSAGES: dict[str, type[BaseMessage]] = {
+    "system": SystemMessage,
+    "human": HumanMessage,
+    "ai": AIMessage,
+    "tool": ToolMessage,
+}
 _words = st.sampled_from(["word ", "é", "漢字", "שלום ", "line\n", "x" * 30, "a.py "])
 texts = st.builds(
     lambda parts, times: "t" + "".join(parts) * times,
@@ -131,7 +139,14 @@ def damaged(shape: str, body: Body, done: list[tuple[str, bool, int, int]]) -> B
             target[at]["text"] = ""
         elif target is items and content in items[at]:
             items[at][content] = "" if isinstance(items[at][content], str) else []
+    if shape == "langchain":
+        return message_objects(items)
     return {**body, ITEMS[shape]: items} if isinstance(body, dict) else items
+
+
+def message_objects(items: Sequence[dict[str, Any]]) -> list[BaseMessage]:
+    """Return dicts of LangChain's messages as objects."""
+    return [_MESSAGES[item["type"]](**item) for item in items]
 
 
 class _OpenAI:
@@ -173,13 +188,16 @@ class _OpenAI:
 
 
 class _LangChain(_OpenAI):
-    """LangChain's messages as dicts."""
+    """LangChain's message objects."""
 
     system: ClassVar[Any] = {"type": "system"}
     user: ClassVar[Any] = {"type": "human"}
     assistant: ClassVar[Any] = {"type": "ai"}
     tool: ClassVar[Any] = {"type": "tool"}
     extra: ClassVar[Any] = {"name": "Ada", "additional_kwargs": {"turn": 1}}
+
+    def body(self, system: str, items: list[Any]) -> Body:
+        return message_objects(super().body(system, items))
 
     def call(self, name: str) -> Any:
         return {"id": name, "type": "tool_call", "name": "read", "args": {"path": "a"}}

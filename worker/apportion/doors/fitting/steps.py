@@ -155,10 +155,9 @@ def fit_steps(call: FitCall) -> Steps:
             raise FitError(ErrorCode.INVALID_POLICY, message, "$.options.artifacts_policy", decision)
     count = COUNTERS[composed.tokens.counter].count
     sent, system, tokens = _with_artifacts(call, kept, text, count)
-    if not sent:
-        text = "the kept messages are blank, which this shape's provider refuses; give a message with a text"
-        raise FitError(ErrorCode.INVALID_VALUE, text, f"$.{call.chat.shape.field}", decision)
+    _require_ends(call, sent, decision)
     used_tokens = composed.tokens.used + tokens + _open_with_user(call, kept, sent, count)
+    sent = call.chat.merged(sent)
     assert used_tokens <= call.limit_tokens, "the parts of the limit add up to it"
     messages = [message.message for message in sent]
     return Fitted(
@@ -192,14 +191,27 @@ def _failure(call: FitCall, status: Status, decision: ContextDecision) -> FitErr
     return FitError(status, message, f"$.{argument}", decision)
 
 
+def _require_ends(call: FitCall, sent: Sequence[SentMessage], decision: ContextDecision) -> None:
+    """Raise FitError if no message is left, or if the chat would end as its provider refuses."""
+    chat, last = call.chat, call.chat.counted[-1].message["role"]
+    if not sent:
+        text = "the kept messages are blank, which this shape's provider refuses; give a message with a text"
+        raise FitError(ErrorCode.INVALID_VALUE, text, f"$.{chat.shape.field}", decision)
+    if chat.shape.ends_with_user and sent[-1].role == "assistant" != last:
+        text = "the last message is blank, so that the chat would end with the assistant; give it a text"
+        raise FitError(ErrorCode.INVALID_VALUE, text, chat.pointer(len(chat.counted) - 1), decision)
+
+
 def _open_with_user(
     call: FitCall, kept: Sequence[KeptMessage], sent: list[SentMessage], count: Callable[[str], int]
 ) -> int:
-    """Insert a user message if a cut chat would begin with the assistant; return its tokens."""
+    """Insert a user message if a chat begins with the assistant and is cut or refused so; return its tokens."""
     first = _first_of_assistant(sent)
     sources = {message.source for message in sent} - {None}
     is_cut = len(kept) < len(call.chat.counted) or len(sources) < len(call.chat.messages)
-    if not call.begins_with_user or first is None or not is_cut:
+    if not call.begins_with_user or first is None:
+        return 0
+    if not is_cut and not call.chat.shape.must_open(sent[first].message):
         return 0
     sent.insert(first, _added(call.chat, OMITTED))
     return count(OMITTED) + OVERHEAD_TOKENS

@@ -57,14 +57,15 @@ def test_a_cut_chat_has_the_remaining_blocks_and_no_blank_ones() -> None:
     ]
 
 
-def test_an_added_message_has_blocks() -> None:
+def test_an_added_message_is_merged_because_roles_alternate() -> None:
     fitted = fit(
         {"messages": [{"role": "user", "content": [{"text": "Hi."}]}]},
         400,
         artifacts=[{"content": "A fact."}],
         options=FitOptions(place="message"),
     )
-    assert fitted.messages[0] == {"role": "user", "content": [{"text": "A fact."}]}
+    assert fitted.messages == [{"role": "user", "content": [{"text": "A fact."}, {"text": "Hi."}]}]
+    assert fitted.sources == (0,)
 
 
 @given(chats_of(MESSAGES))

@@ -104,5 +104,7 @@ def test_a_call_without_id_is_refused() -> None:
 
 
 @given(chats_of(ITEMS))
-def test_any_items_leave_as_they_came(chat: list[Any]) -> None:
-    assert written(chat) == chat
+def test_any_items_leave_as_they_came_and_repeated_ids_are_left_out(chat: list[Any]) -> None:
+    items = [{**item, "id": str(index)} if "id" in item else item for index, item in enumerate(chat)]
+    assert written(items) == items
+    assert written([*items, *[item for item in items if "id" in item]]) == items

@@ -256,8 +256,9 @@ def _link(chat: Chat, index: int, block: Mapping[str, Any]) -> None:
     if isinstance(own := block.get("id"), str):
         chat.defined.append(Link(index, own, block.get("type") in _SERVER_CALLS))
     caller = block.get("caller")
-    for number, name in enumerate(_names(block, caller)):
-        chat.named.append(Link(index, name, is_required=number == 0 and name == block.get("tool_use_id")))
+    required = (block.get("tool_use_id"), block.get("approval_request_id"))
+    for name in _names(block, caller):
+        chat.named.append(Link(index, name, is_required=name in required))
 
 
 def _names(block: Mapping[str, Any], caller: Any) -> Iterator[str]:

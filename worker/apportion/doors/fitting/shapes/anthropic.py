@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypeAlias, TypedDict
 
-from apportion.doors.fitting.shapes.form import Item, Part, Shape, blocks_of, call, result
+from apportion.doors.fitting.shapes.form import Item, Part, SentMessage, Shape, blocks_of, call, result
 from apportion.doors.fitting.shapes.openai_chat import is_openai
 
 Message: TypeAlias = Mapping[str, Any]
@@ -31,6 +31,10 @@ class Anthropic(Shape):
         """Return whether a body came, and not OpenAI's, or a list with blocks of Anthropic's tools."""
         is_own = any(block.get("type") in ("tool_use", "tool_result") for block in blocks_of(items))
         return is_own or "system" in body or (bool(body) and not is_openai(items))
+
+    def must_merge(self, before: SentMessage, after: SentMessage) -> bool:
+        """Return whether both have results, because all results of a message are in the next one."""
+        return before.role == after.role == "tool"
 
     def part(self, block: Any, role: str, pointer: str) -> Part:
         kind = block.get("type") if isinstance(block, Mapping) else None

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from apportion.doors.fitting.shapes.form import Item, Part, Shape, blocks_of, call, result
+from apportion.doors.fitting.shapes.form import Item, Part, SentMessage, Shape, blocks_of, call, result
 
 
 class Converse(Shape):
@@ -12,6 +12,7 @@ class Converse(Shape):
     name = "Bedrock Converse"
     system_fields = ("system",)
     begins_with_user = True
+    ends_with_user = True
     sends_blanks = False
     # https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ContentBlock.html
     unread = frozenset({"signature", "cachePoint"})
@@ -22,6 +23,10 @@ class Converse(Shape):
 
     def message(self, role: str, text: str) -> Item:
         return {"role": role, "content": [{"text": text}]}
+
+    def must_merge(self, before: SentMessage, after: SentMessage) -> bool:
+        """Return whether both have one role, because roles alternate."""
+        return bool(before.message["role"] == after.message["role"])
 
     def system(self, new: Any) -> Any:
         return [{"text": new}] if isinstance(new, str) else new

@@ -25,6 +25,7 @@ SYSTEM = -1
 WHOLE = -1
 """The position of a piece that has the whole content of its message."""
 _DEPTH_MAX = 100
+_SCALARS = frozenset({str, int, float, bool, type(None)})
 Item: TypeAlias = Any
 ARGUMENTS = {"function": "arguments", "custom": "input"}
 """The field with the arguments, by the type of a call."""
@@ -91,6 +92,7 @@ class Shape(ABC):
     """The fields of a body that may have the system prompt."""
     blocks_field: ClassVar[str] = "content"
     begins_with_user: ClassVar[bool] = False
+    ends_with_user: ClassVar[bool] = False
     sends_blanks: ClassVar[bool] = True
     """False if the provider refuses blank texts."""
     is_counted_form: ClassVar[bool] = False
@@ -176,6 +178,14 @@ class Shape(ABC):
         """Return an added message."""
         return {"role": role, "content": text}
 
+    def must_merge(self, before: SentMessage, after: SentMessage) -> bool:  # noqa: ARG002 - for providers that demand it
+        """Return whether the provider refuses two neighbours that could be one message."""
+        return False
+
+    def must_open(self, first: Item) -> bool:  # noqa: ARG002 - Gemini reads it
+        """Return whether the provider refuses a chat that begins with this message of the assistant."""
+        return self.begins_with_user
+
     def system(self, new: Any) -> Any:
         """Return a system prompt with a text or with blocks."""
         return new
@@ -211,6 +221,18 @@ class ShapedChat(Struct, frozen=True, dict=True):
             if item != SYSTEM:
                 sent.append(SentMessage(self._item(item, changes), changes[0][2], item))
         return sent
+
+    def merged(self, sent: Sequence[SentMessage]) -> list[SentMessage]:
+        """Return messages with neighbours merged as the provider demands; the first one gives the source."""
+        merged: list[SentMessage] = []
+        for message in reversed(sent):
+            if merged and self.shape.must_merge(message, merged[-1]):
+                after = merged.pop()
+                source = after.source if message.source is None else message.source
+                blocks = [*self.shape.inner(message.message), *self.shape.inner(after.message)]
+                message = SentMessage(self.shape.rewrite(message.message, blocks), message.role, source)  # noqa: PLW2901
+            merged.append(message)
+        return merged[::-1]
 
     def sent_system(self, kept: Sequence[KeptMessage]) -> Any:
         """Return the system prompt, which may be rewritten."""
@@ -363,12 +385,17 @@ def arguments_of(given: object, pointer: str) -> str:
 
 def plain(value: Any, depth: int = _DEPTH_MAX) -> Any:
     """Return a value with mappings as dicts, sequences as lists, and SDK objects as dicts of their fields."""
-    if isinstance(value, Mapping) and depth:
-        return {name: plain(part, depth - 1) for name, part in value.items()}
-    if isinstance(value, list | tuple) and depth:
+    kind = type(value)
+    if kind in _SCALARS or not depth:
+        return value
+    if kind is dict or isinstance(value, Mapping):
+        return {
+            name: part if type(part) in _SCALARS else plain(part, depth - 1) for name, part in value.items()
+        }
+    if isinstance(value, list | tuple):
         return [plain(part, depth - 1) for part in value]
     dump: Callable[..., Any] | None = getattr(value, "model_dump", None)
-    return plain(dump(mode="json", exclude_none=True), depth - 1) if dump and depth else value
+    return plain(dump(mode="json", exclude_none=True), depth - 1) if dump else value
 
 
 def countable(value: Any, unread: frozenset[str] = frozenset(), depth: int = _DEPTH_MAX) -> Any:
@@ -376,16 +403,19 @@ def countable(value: Any, unread: frozenset[str] = frozenset(), depth: int = _DE
 
     Integers beyond ±(2**53 - 1) become texts, lone surrogates U+FFFD, and bytes base64.
     """
-    if isinstance(value, Mapping) and depth:
+    kind = type(value)
+    if kind is str:
+        if value.isascii():
+            return value
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if depth and (kind is dict or isinstance(value, Mapping)):
         return {
             countable(name): countable(part, unread, depth - 1)
             for name, part in value.items()
             if name not in unread
         }
-    if isinstance(value, list | tuple) and depth:
+    if depth and isinstance(value, list | tuple):
         return [countable(part, unread, depth - 1) for part in value]
-    if isinstance(value, str) and not value.isascii():
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     return str(value) if isinstance(value, int) and abs(value) > MAX_INTEGER else value

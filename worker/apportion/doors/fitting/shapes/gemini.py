@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from apportion.doors.fitting.shapes.form import Item, Part, Shape, call, result
+from apportion.doors.fitting.shapes.form import Item, Part, SentMessage, Shape, call, result
 
 _CALL = ("functionCall", "function_call")
 _RESPONSE = ("functionResponse", "function_response")
@@ -17,6 +17,7 @@ class Gemini(Shape):
     system_fields = ("systemInstruction", "system_instruction")
     blocks_field = "parts"
     begins_with_user = True
+    ends_with_user = True
     sends_blanks = False
     roles: ClassVar = {"model": "assistant", "function": "user", "": "user"}
     # https://ai.google.dev/gemini-api/docs/thought-signatures
@@ -27,6 +28,15 @@ class Gemini(Shape):
 
     def message(self, role: str, text: str) -> Item:
         return {"role": role, "parts": [{"text": text}]}
+
+    def must_merge(self, before: SentMessage, after: SentMessage) -> bool:
+        """Return whether both have results, or a call follows the model's own content."""
+        is_call = after.role == "assistant" and self.must_open(after.message)
+        return before.role == after.role and (is_call or after.role == "tool")
+
+    def must_open(self, first: Item) -> bool:
+        """Return whether a content has a call, which comes directly after the user's content or a result."""
+        return any(_found(part, _CALL)[0] for part in first["parts"])
 
     def system(self, new: Any) -> Any:
         return {"parts": [{"text": new}] if isinstance(new, str) else new}
