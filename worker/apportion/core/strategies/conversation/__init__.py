@@ -40,7 +40,7 @@ from apportion.core.shrink import Shrunk
 from apportion.core.strategies.conversation.chat_state import ChatState, encode_state
 from apportion.core.strategies.conversation.choose import PromptCuts, Room
 from apportion.core.strategies.conversation.counted_chat import CountedChat
-from apportion.core.strategies.conversation.groups import links_of, plan
+from apportion.core.strategies.conversation.groups import plan
 from apportion.core.strategies.conversation.kept_history import (
     ConversationPart,
     ConversationTask,
@@ -107,8 +107,7 @@ def _composed(task: ConversationTask, chat: Chat) -> Verdicts:
     """Return the verdicts on a chat in the order in which it is sent."""
     conversation, policy, counter = task.own.conversation, task.policy, task.counter
     parts = policy.parts(task.total_tokens)
-    links = links_of(chat) if policy.conversation.repair else []
-    cut_plan = plan(len(conversation.messages), chat.calls, chat.results, conversation.pinned, links)
+    cut_plan = plan(chat, conversation.pinned, with_links=policy.conversation.repair)
     if not task.limit_tokens:
         uncounted = (0,) * len(chat.texts)
         counted = CountedChat(chat, cut_plan, costs=uncounted)

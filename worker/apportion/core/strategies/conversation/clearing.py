@@ -11,7 +11,6 @@ from msgspec import Struct
 
 from apportion.core.media import media_of
 from apportion.core.strategies.conversation.counted_chat import CountedChat
-from apportion.core.strategies.conversation.groups import callers_of
 from apportion.core.strategies.conversation.messages import blocks_of, text_of
 from apportion.core.strategies.conversation.policy import (
     ConversationPolicy,
@@ -67,7 +66,7 @@ def result_marker(name: str, tokens: int) -> str:
 def clearable_results(counted: CountedChat, table: ToolResultsPolicy, counter: TokenCounter) -> Clearable:
     """Return the tool results of the history."""
     plan = counted.plan
-    callers = callers_of(counted.chat.calls, counted.chat.results)
+    callers = counted.chat.callers
     results = [
         index for index in sorted(counted.chat.results) if index < plan.mandatory and index not in plan.fixed
     ]

@@ -1,11 +1,10 @@
 """Groups of messages that are kept or dropped together: a call, its results, and all between them."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from apportion.core.strategies.conversation.messages import Chat, ToolCall
+from apportion.core.strategies.conversation.messages import Chat
 
 
 class GroupSpan(Struct, frozen=True, order=True):
@@ -31,19 +30,14 @@ class Plan(Struct, frozen=True):
     """`unsuitable` and `pinned`: no cut changes them."""
 
 
-def plan(
-    messages: int,
-    calls: Mapping[int, tuple[ToolCall, ...]],
-    results: Mapping[int, str],
-    pins: Iterable[int],
-    links: Iterable[GroupSpan] = (),
-) -> Plan:
-    """Return the plan of a history of so many messages; the new message has the next index.
+def plan(chat: Chat, pins: Iterable[int], *, with_links: bool) -> Plan:
+    """Return the plan of a chat, with or without the groups of `links_of`.
 
     Groups that share a message are merged; the result is incomplete if one of them is. The group that the new
     message completes is not merged: it is mandatory, as is a complete group that shares a message with it.
     """
-    groups = sorted([*_groups(calls, results), *links])
+    messages = len(chat.roles) - 1
+    groups = sorted([*_groups(chat), *(links_of(chat) if with_links else ())])
     completed = next((group for group in groups if group.last == messages and group.complete), None)
     clusters = _merged(group for group in groups if group is not completed)
     mandatory = messages if completed is None else completed.first
@@ -67,23 +61,6 @@ def _with_groups(pins: Iterable[int], mandatory: int, starts: Mapping[int, int])
     pinned = {pin for pin in pins if pin < mandatory}
     groups = [range(first, last + 1) for last, first in starts.items()]
     return frozenset(pinned.union(*[group for group in groups if not pinned.isdisjoint(group)]))
-
-
-def callers_of(
-    calls: Mapping[int, tuple[ToolCall, ...]], results: Mapping[int, str]
-) -> dict[int, tuple[int, str]]:
-    """Return, for each result with a call, the message of the call and the name of its function.
-
-    A result belongs to the latest earlier call with its id that has no result yet.
-    """
-    open_calls: dict[str, list[tuple[int, str]]] = defaultdict(list)
-    callers: dict[int, tuple[int, str]] = {}
-    for index in sorted({*calls, *results}):
-        for call in calls.get(index, ()):
-            open_calls[call.id].append((index, call.name))
-        if index in results and open_calls[results[index]]:
-            callers[index] = open_calls[results[index]].pop()
-    return callers
 
 
 def links_of(chat: Chat) -> list[GroupSpan]:
@@ -110,16 +87,15 @@ def links_of(chat: Chat) -> list[GroupSpan]:
     return spans
 
 
-def _groups(calls: Mapping[int, tuple[ToolCall, ...]], results: Mapping[int, str]) -> list[GroupSpan]:
+def _groups(chat: Chat) -> list[GroupSpan]:
     """Return a group for each message with calls, and for each result without a call."""
-    missing = {index: len(own) for index, own in calls.items()}
-    last = {index: index for index in calls}
-    callers = callers_of(calls, results)
-    for index, (caller, _) in callers.items():
+    missing = {index: len(own) for index, own in chat.calls.items()}
+    last = {index: index for index in chat.calls}
+    for index, (caller, _) in chat.callers.items():
         missing[caller] -= 1
         last[caller] = index
-    orphans = [GroupSpan(index, index, complete=False) for index in results if index not in callers]
-    return sorted([*orphans, *(GroupSpan(first, last[first], missing[first] == 0) for first in missing)])
+    orphans = [GroupSpan(index, index, complete=False) for index in chat.results if index not in chat.callers]
+    return [*orphans, *(GroupSpan(first, last[first], missing[first] == 0) for first in missing)]
 
 
 def _merged(groups: Iterable[GroupSpan]) -> list[GroupSpan]:

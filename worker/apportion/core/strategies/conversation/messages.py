@@ -3,7 +3,9 @@
 A content is a text, a list of blocks, or other JSON, which is one block. A block is a text, media, or opaque.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from msgspec import Struct
@@ -18,6 +20,7 @@ from apportion.core.text.tokens import TokenCounter
 _KNOWN_FIELDS = frozenset({"role", "content", "tool_calls", "tool_call_id"})
 _PLAIN_ROLES = ("system", "developer", "user", "assistant")
 """Roles of messages that may have only a content. Not a set: an unchecked role may have no hash."""
+_CALL_FIELDS = frozenset({"id", "type", "function", "custom"})
 _THOUGHTS = ("thinking", "redacted_thinking", "reasoning")
 _SERVER_CALLS = ("server_tool_use", "mcp_tool_use")
 """Types of Anthropic's calls that the provider answers; their results name them by `tool_use_id`."""
@@ -38,7 +41,7 @@ class Link(Struct, frozen=True):
     is_required: bool = False
 
 
-class Chat(Struct, frozen=True):
+class Chat(Struct, frozen=True, dict=True):
     """The history and, last, the new message."""
 
     roles: list[str]
@@ -60,6 +63,21 @@ class Chat(Struct, frozen=True):
     """Messages without anything for the model to read but thoughts, results apart."""
     defined: list[Link]
     named: list[Link]
+
+    @cached_property
+    def callers(self) -> dict[int, tuple[int, str]]:
+        """For each result with a call, the message of the call and the name of its function.
+
+        A result belongs to the latest earlier call with its id that has no result yet.
+        """
+        open_calls: dict[str, list[tuple[int, str]]] = defaultdict(list)
+        callers: dict[int, tuple[int, str]] = {}
+        for index in sorted({*self.calls, *self.results}):
+            for call in self.calls.get(index, ()):
+                open_calls[call.id].append((index, call.name))
+            if index in self.results and open_calls[self.results[index]]:
+                callers[index] = open_calls[self.results[index]].pop()
+        return callers
 
     def content_costs(
         self, texts: Sequence[int], counter: TokenCounter, policy: ConversationPolicy
@@ -216,12 +234,20 @@ def _read_calls(
         raise EventError(ErrorCode.WRONG_TYPE, "tool calls are a list", pointer)
     own = tuple([_call(call, f"{pointer}[{number}]") for number, call in enumerate(calls)])
     chat.calls[index] = own
-    found.extras[pointer], files = without_data(calls)
+    found.extras[pointer] = [_counted_call(chat, index, call) for call in calls]
     found.owners.append(index)
-    chat.files.extend([index] * files)
-    for call in calls:
-        _link(chat, index, call)
     return own
+
+
+def _counted_call(chat: Chat, index: int, call: dict[str, Any]) -> dict[str, Any]:
+    """Return a call as it is counted; its arguments are a text, whatever they hold."""
+    others = {name: value for name, value in call.items() if name not in _CALL_FIELDS}
+    if not others:
+        return call
+    _link(chat, index, others)
+    counted, files = without_data(others)
+    chat.files.extend([index] * files)
+    return {name: value for name, value in call.items() if name in _CALL_FIELDS} | counted
 
 
 def _read_blocks(chat: Chat, found: Found, index: int, content: Any, pointer: str) -> tuple[str, bool]:

@@ -12,7 +12,6 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from apportion.core.events import Conversation
-from apportion.core.strategies.conversation.groups import callers_of
 from apportion.core.strategies.conversation.messages import Chat
 from apportion.core.strategies.conversation.verdicts import MESSAGES
 from apportion.core.strategy_api.verdict import Bound, Verdict, Verdicts
@@ -31,7 +30,7 @@ class Repaired(Struct, frozen=True):
 def repair(conversation: Conversation, chat: Chat) -> Repaired | None:
     """Return the repaired conversation; None if there is nothing to repair."""
     last = len(conversation.messages)
-    callers = callers_of(chat.calls, chat.results)
+    callers = chat.callers
     answered = {chat.results[index] for index in callers}
     left_out = dict.fromkeys(chat.blank, Bound.CONTENT)
     left_out |= {

@@ -18,7 +18,6 @@ from apportion.core.strategies.conversation.chat_state import decode_state
 from apportion.core.strategies.conversation.choose import PromptCuts, Room, measure_room
 from apportion.core.strategies.conversation.clearing import result_marker
 from apportion.core.strategies.conversation.counted_chat import CountedChat, Form
-from apportion.core.strategies.conversation.groups import callers_of
 from apportion.core.strategies.conversation.kept_history import (
     ConversationTask,
     KeptHistory,
@@ -114,7 +113,7 @@ class Shortener:
         self._messages = messages
         self._counted = counted
         self._counter = counter
-        self._callers = callers_of(counted.chat.calls, counted.chat.results)
+        self._callers = counted.chat.callers
 
     def history(self, caps: Caps, indices: Iterable[int]) -> dict[int, Form]:
         """Return the forms of messages of the history that cost too much."""

@@ -25,6 +25,7 @@ SYSTEM = -1
 WHOLE = -1
 """The position of a piece that has the whole content of its message."""
 _DEPTH_MAX = 100
+_TEXT = {"type", "text"}
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 Item: TypeAlias = Any
 ARGUMENTS = {"function": "arguments", "custom": "input"}
@@ -151,6 +152,8 @@ class Shape(ABC):
 
     def block(self, native: Any) -> dict[str, Any]:
         """Return a block as it is counted: a text, the stub of a medium, or an opaque block."""
+        if type(native) is dict and native.keys() == _TEXT and native["type"] in TEXTS:
+            return text_block(native["text"])
         if not isinstance(native, Mapping):
             return (
                 text_block(native) if isinstance(native, str) else {"type": "json", "json": countable(native)}
@@ -178,11 +181,11 @@ class Shape(ABC):
         """Return an added message."""
         return {"role": role, "content": text}
 
-    def must_merge(self, before: SentMessage, after: SentMessage) -> bool:  # noqa: ARG002 - for providers that demand it
+    def must_merge(self, before: SentMessage, after: SentMessage) -> bool:
         """Return whether the provider refuses two neighbours that could be one message."""
         return False
 
-    def must_open(self, first: Item) -> bool:  # noqa: ARG002 - Gemini reads it
+    def must_open(self, first: Item) -> bool:
         """Return whether the provider refuses a chat that begins with this message of the assistant."""
         return self.begins_with_user
 

@@ -74,4 +74,4 @@ class LangChain(Shape):
 
 def is_message(item: object) -> bool:
     """Return whether an object is a message of LangChain; `langchain_core` is not imported."""
-    return any(kind.__module__ == "langchain_core.messages.base" for kind in type(item).__mro__)
+    return type(item) is not dict and any(kind.__module__ == "langchain_core.messages.base" for kind in type(item).__mro__)

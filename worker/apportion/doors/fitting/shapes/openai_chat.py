@@ -5,6 +5,8 @@ from typing import Any
 
 from apportion.doors.fitting.shapes.form import ARGUMENTS, Item, Shape, arguments_of, blocks_of, countable
 
+_CALL = {"id", "type", "function"}
+_CALLED = {"name", "arguments"}
 _OWN_BLOCKS = ("image_url", "input_audio", "refusal", "file")
 
 
@@ -19,12 +21,11 @@ class OpenAIChat(Shape):
 
     def fields(self, item: Item, pointer: str) -> dict[str, Any]:
         """Return the fields without the content. Ollama's calls and results have no ids."""
-        message = super().fields(item, pointer)
-        message.pop("images", None)
-        if isinstance(calls := item.get("tool_calls"), list):
-            message["tool_calls"] = [self._call(call) for call in calls]
-        if not message.get("tool_calls"):
-            message.pop("tool_calls", None)
+        calls = item.get("tool_calls")
+        others = {name: value for name, value in item.items() if name not in ("images", "tool_calls")}
+        message = super().fields(others, pointer)
+        if calls:
+            message["tool_calls"] = [self._call(call) for call in calls] if isinstance(calls, list) else calls
         if message["role"] == "tool" and "tool_call_id" not in message and "tool_name" in message:
             message["tool_call_id"] = self.paired_id("result", message["tool_name"])
         return message
@@ -51,6 +52,8 @@ class OpenAIChat(Shape):
         if not isinstance(called, Mapping):
             return countable(call)
         given = called.get(ARGUMENTS[kind])
+        if call.keys() == _CALL and called.keys() == _CALLED and f"{call['id']}{called}".isascii():
+            return call  # most calls
         if "id" not in call and not isinstance(given, str):
             call = {**call, "id": self.paired_id("call", called.get("name"))}
         arguments = given if isinstance(given, str) else arguments_of(given or {}, "$.messages")
