@@ -4,13 +4,14 @@ Valid events need no repair and cost nothing here.
 """
 
 import re
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from apportion.core import events
 
+T = TypeVar("T")
 _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
     re.DOTALL,
@@ -31,6 +32,14 @@ _VERBATIM = ("messages", "new_message")
 def with_whole_pairs(value: bytes) -> bytes:
     """Return JSON with U+FFFD for each half of a surrogate pair without its other half; no byte moves."""
     return _ESCAPE.sub(lambda escape: rb"\ufffd" if escape["half"] else escape[0], value)
+
+
+def decode_whole(decoder: msgspec.json.Decoder[T], value: bytes) -> T:
+    """Return a decoded value, with U+FFFD for halves of surrogate pairs; errors are the decoder's."""
+    try:
+        return decoder.decode(value)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return decoder.decode(with_whole_pairs(value))
 
 
 def without_nulls(value: bytes) -> bytes:

@@ -19,7 +19,7 @@ from apportion.core.bounds import Bounds
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import ContextRequest, Event
 from apportion.core.wire.codec import decode
-from apportion.core.wire.repair import with_whole_pairs
+from apportion.core.wire.repair import decode_whole
 from apportion.doors.formats import BODIES
 from apportion.doors.gateway.backend import SubmittedEvent, TraceHeaders
 from apportion.doors.gateway.problems import ProblemError
@@ -144,7 +144,7 @@ def _decoded(body: bytes, given: Mapping[str, str], bounds: Bounds) -> tuple[Eve
     Raises EventError if the body is not an event of this type, or exceeds a bound.
     """
     try:
-        fields = _fields_of(body)
+        fields = decode_whole(_fields, body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         decode(body, bounds)  # raises a more specific error
         raise
@@ -155,13 +155,6 @@ def _decoded(body: bytes, given: Mapping[str, str], bounds: Bounds) -> tuple[Eve
     absent = {name: text for name, text in given.items() if name not in fields}
     value = _encoded({**absent, **fields})
     return decode(value, bounds), value
-
-
-def _fields_of(body: bytes) -> dict[str, Raw]:
-    try:
-        return _fields.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return _fields.decode(with_whole_pairs(body))
 
 
 def _encoded(fields: Mapping[str, str | Raw]) -> bytes:

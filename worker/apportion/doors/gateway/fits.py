@@ -6,7 +6,6 @@ A fitted chat is an event of its session, like a call of `/v1/compose`; with art
 import asyncio
 import re
 from collections.abc import Callable
-from http import HTTPStatus
 from typing import Annotated, Any, TypeVar
 
 from msgspec import UNSET, DecodeError, Meta, Struct, ValidationError, json
@@ -20,12 +19,12 @@ from apportion.core.results import ContextComposed, ContextDecision
 from apportion.core.wire.codec import decode, encode
 from apportion.core.wire.not_json import why_not_json
 from apportion.core.wire.refusal import refusal
-from apportion.core.wire.repair import with_whole_pairs
+from apportion.core.wire.repair import decode_whole
 from apportion.doors.fitting import FitError, FitOptions, fit_async
 from apportion.doors.fitting.shapes import read_chat
 from apportion.doors.gateway import calls
 from apportion.doors.gateway.backend import Backend, GatewayAnswer, SubmittedEvent, TraceHeaders
-from apportion.doors.gateway.problems import ProblemError
+from apportion.doors.gateway.problems import refused
 
 _CALL_FIELDS = re.compile(r"\$\.(limit_tokens|session_id|tenant|options|artifacts)\b")
 _MESSAGES = "$.messages"
@@ -140,12 +139,8 @@ async def fitted(call: FitRequest, size: int, client: BackendClient) -> FitRespo
             options=call.options,
         )
     except FitError as error:
-        is_too_large = error.code == ErrorCode.TOO_LARGE
-        status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE if is_too_large else HTTPStatus.UNPROCESSABLE_ENTITY
-        pointer = _in_call(error.pointer, call)
-        raise ProblemError(
-            status, error.code, error.message, pointer=pointer, request_id=call.options.request_id or UNSET
-        ) from None
+        error.pointer = _in_call(error.pointer, call)
+        raise refused(error, call.options.request_id or UNSET) from None
     decision = result.artifacts_decision
     return FitResponse(
         body=result.body,
@@ -159,12 +154,7 @@ async def fitted(call: FitRequest, size: int, client: BackendClient) -> FitRespo
 
 def _decoded(body: bytes) -> FitRequest:
     try:
-        try:
-            call = _request.decode(body)
-        except (DecodeError, UnicodeDecodeError) as error:
-            if isinstance(error, ValidationError):
-                raise
-            call = _request.decode(with_whole_pairs(body))
+        call = decode_whole(_request, body)
     except ValidationError as error:
         raise refusal(str(error)) from None
     except (DecodeError, UnicodeDecodeError) as error:

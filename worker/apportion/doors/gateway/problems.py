@@ -9,6 +9,7 @@ from msgspec import UNSET, Struct, json
 
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Opt
+from apportion.doors.fitting import FitError
 from apportion.doors.formats import FormatError
 from apportion.shell.operations.log import log_warning
 
@@ -62,8 +63,8 @@ def response_of(error: ProblemError) -> web.Response:
     return web.Response(status=error.details.status, body=json.encode(error.details), headers=headers)
 
 
-def refused(error: EventError | FormatError, request_id: Opt[str] = UNSET) -> ProblemError:
-    """Return the problem of a refused event, or of an answer that a format cannot express."""
+def refused(error: EventError | FitError | FormatError, request_id: Opt[str] = UNSET) -> ProblemError:
+    """Return the problem of a refused event or chat, or of an answer that a format cannot express."""
     is_too_large = error.code == ErrorCode.TOO_LARGE
     status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE if is_too_large else HTTPStatus.UNPROCESSABLE_ENTITY
     return ProblemError(status, error.code, error.message, pointer=error.pointer, request_id=request_id)

@@ -45,18 +45,14 @@ class LangChain(Shape):
         fields |= {"name": item.name} if item.name else {}
         fields |= {"tool_calls": calls} if calls else {}
         if role == "tool":
-            fields |= {"tool_call_id": item.tool_call_id} | (
-                {"is_error": True} if item.status == "error" else {}
-            )
+            fields |= {"tool_call_id": item.tool_call_id}
+            fields |= {"is_error": True} if item.status == "error" else {}
         return {**countable(fields), "role": item.additional_kwargs.get("__openai_role__", role)}
 
     def part(self, block: Any, role: str, pointer: str) -> Part:
         kind = block.get("type") if isinstance(block, Mapping) else None
-        return (
-            ("copy", {})
-            if role == "assistant" and kind in _CALL_BLOCKS
-            else super().part(block, role, pointer)
-        )
+        is_copy = role == "assistant" and kind in _CALL_BLOCKS
+        return ("copy", {}) if is_copy else super().part(block, role, pointer)
 
     def message(self, role: str, text: str) -> Item:
         from langchain_core.messages import HumanMessage  # noqa: PLC0415 - an optional dependency

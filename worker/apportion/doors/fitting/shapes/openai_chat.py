@@ -32,10 +32,9 @@ class OpenAIChat(Shape):
 
     def inner(self, native: Any) -> Any:
         """Return the content; Ollama's images are blocks behind its text."""
-        content, images = native.get("content"), native.get("images")
-        return (
-            [content or "", *[{"type": "image", "image": image} for image in images]] if images else content
-        )
+        content, images = native.get("content"), native.get("images") or ()
+        blocks = [{"type": "image", "image": image} for image in images]
+        return [content or "", *blocks] if blocks else content
 
     def rewrite(self, native: Any, new: Any) -> Any:
         if isinstance(native, str):
