@@ -376,6 +376,9 @@ def _require_sendable(call: FitCall, kept: Sequence[int], decision: ContextDecis
     if has_orphan or any(open_calls.values()):
         text = "each call needs its result and each result its call; complete them, or leave the message out"
         raise FitError(ErrorCode.INVALID_VALUE, text, chat.pointer(len(chat.counted) - 1), decision)
+    if chat.is_whole and (index := _first_unnamed(chat, kept)) is not None:
+        text = "a block names an id without an earlier block of it; give the named block, or leave this one out"
+        raise FitError(ErrorCode.INVALID_VALUE, text, chat.pointer(index), decision)
     for index in sorted(set(_pins(call)).difference(kept)):
         if is_blank(chat.counted[index].message["content"]):
             continue
@@ -383,6 +386,18 @@ def _require_sendable(call: FitCall, kept: Sequence[int], decision: ContextDecis
             "it belongs to a call without a result, or is inside of one; complete the call, or leave it out"
         )
         raise FitError(ErrorCode.INVALID_VALUE, text, chat.pointer(index), decision)
+
+
+def _first_unnamed(chat: ShapedChat, kept: Sequence[int]) -> int | None:
+    """Return the first kept message with a result or approval of a block that does not come before it."""
+    defined: set[Any] = {None}
+    for index in kept:
+        content = chat.counted[index].message["content"]
+        for block in content if isinstance(content, list) else ():
+            if not {block.get("tool_use_id"), block.get("approval_request_id")} <= defined:
+                return index
+            defined.add(block.get("id"))
+    return None
 
 
 def _artifacts_message(call: FitCall, kept: Sequence[KeptMessage]) -> int | None:

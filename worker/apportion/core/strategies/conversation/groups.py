@@ -71,12 +71,14 @@ def links_of(chat: Chat) -> list[GroupSpan]:
     """
     if not chat.named and not chat.defined:
         return []
-    defined = {link.id: link.index for link in reversed(chat.defined)}
+    positions = {link.id: position for position, link in reversed([*enumerate(chat.defined)])}
     spans = []
     for link in chat.named:
-        first = defined.get(link.id, link.index + 1)
-        if first < link.index or (first > link.index and link.is_required):
-            spans.append(GroupSpan(min(first, link.index), link.index, complete=first < link.index))
+        position = positions.get(link.id, link.earlier)
+        if position >= link.earlier:
+            spans += [GroupSpan(link.index, link.index, complete=False)] * link.is_required
+        elif (first := chat.defined[position].index) < link.index:
+            spans.append(GroupSpan(first, link.index, complete=True))
     named = {link.id for link in chat.named}
     new = len(chat.roles) - 1
     spans += [

@@ -39,6 +39,8 @@ class Link(Struct, frozen=True):
     index: int
     id: str
     is_required: bool = False
+    earlier: int = 0
+    """The number of earlier defined ids."""
 
 
 class Chat(Struct, frozen=True, dict=True):
@@ -284,7 +286,7 @@ def _link(chat: Chat, index: int, block: Mapping[str, Any]) -> None:
     caller = block.get("caller")
     required = (block.get("tool_use_id"), block.get("approval_request_id"))
     for name in _names(block, caller):
-        chat.named.append(Link(index, name, is_required=name in required))
+        chat.named.append(Link(index, name, name in required, len(chat.defined)))
 
 
 def _names(block: Mapping[str, Any], caller: Any) -> Iterator[str]:
