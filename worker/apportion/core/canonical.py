@@ -47,6 +47,7 @@ class Facts(Struct, gc=False, kw_only=True):
     risk_alignment: Opt[int] = UNSET
     shrink: Opt[str]
     source: Opt[str]
+    source_label: Opt[str] = UNSET
     specificity: Opt[int] = UNSET
     subject: Opt[str]
     summary: Opt[str]
@@ -110,6 +111,8 @@ def canonical_of(candidate: Candidate, name: str, path: str | None) -> Canonical
     )
     if path is not None:
         facts.path = path
+    if (label := candidate.source_label) is not UNSET:
+        facts.source_label = label
     if (content := candidate.content) is not UNSET:
         facts.content = text_digest(content)
     if (created_at := candidate.created_at) is not UNSET:
