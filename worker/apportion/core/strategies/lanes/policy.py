@@ -184,10 +184,11 @@ class QueryPolicy(PolicyTable):
 
 
 class RenderPolicy(PolicyTable):
-    """`[render]`: the template of one artifact. Placeholders: content, id, kind, lane, mark, path, source_label.
+    """`[render]`: the template of one artifact, with `{content}`.
 
-    If a candidate has no path, `{path}` is its id. If it has no source label, `{source_label}` is empty. A
-    template without `{source_label}` has the label as a line before `{content}`.
+    It may also have `{id}`, `{kind}`, `{lane}`, `{mark}`, `{path}` and `{source_label}`. Without a path,
+    `{path}` is the id. Without a source label, `{source_label}` is empty. If a template has no
+    `{source_label}`, the label is a line before the content.
     """
 
     template: str | None = None
