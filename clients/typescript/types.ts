@@ -16,7 +16,7 @@ export type Status = "composed" | "disabled" | "duplicate" | "empty" | "exhauste
 /**
  * The form in which a selected candidate is in the context.
  */
-export type Fidelity = "cleared" | "excerpt" | "full" | "name" | "shrunk" | "summary" | "truncated";
+export type Fidelity = "cleared" | "excerpt" | "full" | "name" | "shortened" | "shrunk" | "summary" | "truncated";
 /**
  * The detail of a stored decision: all of it, selected candidates only, or no candidates.
  */
@@ -95,6 +95,7 @@ export type WindowBreak =
   | "pins_changed"
   | "policy_changed"
   | "room"
+  | "shortened"
   | "system_changed"
   | "ttl_expired";
 
@@ -259,6 +260,10 @@ export interface Candidate {
    * The origin, such as a file. A lane may bound the items and tokens of each source (`lanes`).
    */
   source?: string;
+  /**
+   * A line before whatever is shown of it, such as a title, path or page. It is counted, and never cut.
+   */
+  source_label?: string;
   /**
    * The thing that the content states a fact about. Only the newest candidate of a subject counts.
    */
@@ -802,6 +807,10 @@ export interface Entry {
    */
   lexical?: number;
   excerpt?: Excerpt;
+  /**
+   * True if a message is sent at another place than the request has it, directly before its results.
+   */
+  moved?: boolean;
 }
 /**
  * The overlap of a candidate when it was considered last: the covering candidate, and thousandths.

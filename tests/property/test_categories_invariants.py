@@ -8,7 +8,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support.asking import Jumpy, engine_with
 from support.composing import ENGINE, answer, omitted, request, selected
+from support.drawn_lanes import labels
 from support.expectations import assert_accounted
+from support.lanes_model import labelled
 
 from apportion.core.engine import Engine
 from apportion.core.results import Outcome as Fate
@@ -45,7 +47,8 @@ def candidates(draw: st.DrawFn) -> list[dict[str, Any]]:
     drawn = []
     for name in draw(st.lists(st.integers(0, 20), max_size=20)):
         one = known.setdefault(
-            name, {"category": draw(st.sampled_from(list(PRIORITIES))), "content": draw(contents)}
+            name,
+            {"category": draw(st.sampled_from(list(PRIORITIES))), "content": draw(contents), **draw(labels)},
         )
         drawn.append({"id": f"id-{name}", **one, **draw(ranking)})
         if draw(st.booleans()):
@@ -76,6 +79,10 @@ def policies(draw: st.DrawFn) -> Policy:
     )
 
 
+def text_of(one: dict[str, Any]) -> str:
+    return labelled(one, one["content"])
+
+
 def one_by_one(ones: list[dict[str, Any]], policy: Any) -> tuple[list[str], dict[str, str]]:
     """Choose as the rules read: each candidate in its turn, the whole text counted with it. Ids differ."""
     count = COUNTERS[policy.counter].count
@@ -84,11 +91,11 @@ def one_by_one(ones: list[dict[str, Any]], policy: Any) -> tuple[list[str], dict
     taken: list[dict[str, Any]] = []
     out: dict[str, str] = {}
     for one in sorted(ones, key=lambda one: (PRIORITIES[one["category"]], -one["priority"], one["id"])):
-        category, cost = one["category"], one.get("token_estimate") or count(one["content"])
+        category, cost = one["category"], one.get("token_estimate") or count(text_of(one))
         above = max(0, cost - left[category])
         overflows = policy.categories[category].may_overflow
         drawing = overflows and policy.reserve.overflow == "reserve"
-        whole = "\n\n".join(other["content"] for other in [*taken, one])
+        whole = "\n\n".join(map(text_of, [*taken, one]))
         if above and not (overflows and (not drawing or above <= reserve)):
             out[one["id"]] = "category_budget_reached"
         elif spent + cost > limit or count(whole) > limit:
@@ -142,6 +149,7 @@ def test_the_order_of_candidates_changes_nothing(
                 "content": contents.filter(bool),
                 "priority": st.integers(0, 3),
                 "token_estimate": st.sampled_from([None, 1, 5, 10, 15, 20]),
+                "source_label": st.sampled_from([None, None, "a.md", "é " * 9]),
             }
         ),
         max_size=25,

@@ -44,7 +44,8 @@ def private(text: str) -> str:
 def shared() -> dict[str, Any]:
     return {"content": private("content\n\nmore"), "path": f"{MARK}/deep/{MARK}.py", "name": private("name"),
             "summary": private("summary"), "tags": [private("tag")], "language": f"{MARK}py",
-            "subject": private("subject"), "source": private("source")}  # fmt: skip
+            "subject": private("subject"), "source": private("source"),
+            "source_label": private("label")}  # fmt: skip
 
 
 LANES_ONE = {

@@ -8,7 +8,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support.asking import Jumpy, engine_with
 from support.composing import ENGINE, answer, request
+from support.drawn_lanes import labels
 from support.expectations import assert_accounted
+from support.lanes_model import labelled
 
 from apportion.core.canonical import canonical_of
 from apportion.core.engine import Engine
@@ -47,6 +49,7 @@ def behavior(draw: st.DrawFn, content: st.SearchStrategy[str] = texts) -> dict[s
         candidate["summary"] = draw(texts)
     if draw(st.booleans()):
         candidate |= {"name": draw(st.sampled_from(["use-tabs", "n"])), "tags": ["go", "style"]}
+    candidate |= draw(labels)
     return candidate
 
 
@@ -76,7 +79,7 @@ class ByTheRules:
 
     def __init__(self, candidates: list[dict[str, Any]], limit: int, count: Callable[[str], int]) -> None:
         self.limit, self.count = limit, count
-        self.texts: dict[str, tuple[str, str, str]] = {}
+        self.texts: dict[str, tuple[str, ...]] = {}
         self.tiers: dict[str, int] = {}
         self.candidates = {candidate["id"]: candidate for candidate in candidates}
         for name, candidate in self.candidates.items():
@@ -87,7 +90,8 @@ class ByTheRules:
             cut = line if len(line) <= 120 else line[:119] + "…"
             summary = candidate.get("summary", "")
             called = f"`{candidate.get('name', name)}` [{candidate['kind']}]{tags}"
-            self.texts[name] = (candidate["content"], summary if summary.strip() else cut, called)
+            shown = candidate["content"], summary if summary.strip() else cut, called
+            self.texts[name] = tuple(labelled(candidate, text) for text in shown)
 
     def text(self) -> str:
         sections = []

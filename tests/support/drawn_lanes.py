@@ -16,6 +16,7 @@ AGES_S = (-5, 0, 59, 60, 299, 300, 1_799, 1_800, 7_199, 7_200, 86_399, 86_400, 1
 shares = st.sampled_from([0, 1, 0.5, 0.0045, 0.0044]) | st.floats(0, 1)
 moments = st.sampled_from(AGES_S).map(lambda age_s: (NOW - timedelta(seconds=age_s)).isoformat())
 subjects = st.sampled_from([{}, {}, {"subject": "s"}, {"subject": "t"}])
+labels = st.sampled_from([{}, {}, {"source_label": "é.md, page 2"}, {"source_label": "{id} " * 9}])
 sources = st.sampled_from([{}, {"source": "a"}, {"source": "b"}])
 quotas = st.sampled_from(
     [
@@ -52,6 +53,7 @@ def candidates(draw: st.DrawFn) -> list[dict[str, Any]]:
                 **draw(st.sampled_from([{}, *({"path": path} for path in PATHS)])),
                 **draw(subjects),
                 **draw(sources),
+                **draw(labels),
             },
         )
         ranking = {key: draw(shares) for key in ("relevance", "specificity", "risk_alignment")}
@@ -129,5 +131,6 @@ def tables(draw: st.DrawFn) -> dict[str, Any]:
     if score := draw(st.just({}) | scores):
         drawn["score"] = score
     if draw(st.booleans()):
-        drawn["render"] = {"template": "<{kind} {id} {lane}>{content}</>"}
+        label = draw(st.sampled_from(["", " {source_label}"]))
+        drawn["render"] = {"template": f"<{{kind}} {{id}} {{lane}}{label}>{{content}}</>"}
     return drawn

@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from support.drawn_lanes import LANES, PATHS, shares, sources, subjects
+from support.drawn_lanes import LANES, PATHS, labels, shares, sources, subjects
 
 WORDS = (
     *("retry", "HTTPServer", "cancel_job", "jobs", "the", "timeouts", "payment", "x", "v2"),
@@ -60,6 +60,7 @@ def candidates(draw: st.DrawFn) -> list[dict[str, Any]]:
                 **draw(st.sampled_from([{}, *({"path": path} for path in PATHS)])),
                 **draw(subjects),
                 **draw(sources),
+                **draw(labels),
             },
         )
         given = {key: draw(shares) for key in ("specificity", "risk_alignment")}

@@ -40,6 +40,10 @@ def bucket_of(candidate: Mapping[str, Any], edges: Sequence[int]) -> int:
     return sum(age_s < edge for edge in edges)
 
 
+def labelled(raw: Mapping[str, Any], content: str) -> str:
+    return f"{raw['source_label']}\n{content}" if "source_label" in raw else content
+
+
 def means(match: Mapping[str, str], candidate: Mapping[str, Any]) -> bool:
     if match["type"] == "pattern":
         return "path" in candidate and globbed(match["value"].split("/"), candidate["path"].split("/"))
@@ -134,7 +138,8 @@ class Model:
             elif any(other.id == candidate.id and not other.is_outdated for other in ranked[:place]):
                 candidate.reason = "duplicate"
             elif candidate.reason is None:
-                candidate.cost = candidate.raw.get("token_estimate") or self.count(candidate.raw["content"])
+                text = labelled(candidate.raw, candidate.raw["content"])
+                candidate.cost = candidate.raw.get("token_estimate") or self.count(text)
         return ranked
 
     def score(self, candidate: Mapping[str, Any]) -> int:
@@ -245,8 +250,14 @@ class Model:
         return None if self.met[lane] else (self.floors[lane], self.available(lane))
 
     def piece(self, candidate: RankedCandidate, content: str) -> str:
+        if "{source_label}" not in self.template:
+            content = labelled(candidate.raw, content)
         return self.template.format(
-            content=content, id=candidate.id, kind=candidate.raw["kind"], lane=candidate.lane
+            content=content,
+            id=candidate.id,
+            kind=candidate.raw["kind"],
+            lane=candidate.lane,
+            source_label=candidate.raw.get("source_label", ""),
         )
 
     def order(self) -> list[RankedCandidate]:

@@ -11,7 +11,7 @@ from typing import Any
 from apportion.core.shrink import SHRINK_BY_KIND, Shrunk
 from apportion.core.shrink.ladder import Ladder, Rung
 from support import query_rules
-from support.lanes_model import Model, RankedCandidate, canonical, thousandths
+from support.lanes_model import Model, RankedCandidate, canonical, labelled, thousandths
 from support.naive_overlap import covers
 
 
@@ -84,7 +84,9 @@ class QueryModel(Model):
                 unit = Unit(raw, score, candidate.constraint, candidate.protected, None, whole=candidate.raw)
                 unit.passages, unit.passage, unit.is_cut, unit.lexical = pieces, passage, is_cut, max(own)
                 unit.header = query_rules.header_of(candidate.raw["content"], most)
-                unit.cost = self.count(text[passage]) + 8 if is_cut else candidate.cost
+                unit.cost = candidate.cost
+                if is_cut:
+                    unit.cost = self.count(labelled(candidate.raw, text[passage])) + 8
                 units.append(unit)
         order = list(self.lanes)
         ranked = units + [candidate for candidate in without if candidate.reason is not None]
@@ -114,8 +116,10 @@ class QueryModel(Model):
         room = min(left, self.lanes[candidate.lane]["max_tokens"])
         if len(content) >= self.most:
             room -= 8
+        if "source_label" in candidate.raw:
+            room -= self.count(candidate.raw["source_label"]) + 1
         room = max(0, room)
-        tokens = Fraction(self.count(content), len(content))  # of a character
+        tokens = Fraction(self.count(labelled(candidate.raw, content)), len(content))  # of a character
         if query_rules.has_blank_lines(content) or tokens * min(len(content), self.most) <= room:
             return self.most, self.most
         quarter = min(self.most, max(1, room / tokens // 4))

@@ -47,6 +47,7 @@ class Facts(Struct, gc=False, kw_only=True):
     risk_alignment: Opt[int] = UNSET
     shrink: Opt[str]
     source: Opt[str]
+    source_label: Opt[str]
     specificity: Opt[int] = UNSET
     subject: Opt[str]
     summary: Opt[str]
@@ -103,13 +104,13 @@ def canonical_of(candidate: Candidate, name: str, path: str | None) -> Canonical
         recency_bucket=candidate.recency_bucket,
         shrink=candidate.shrink,
         source=candidate.source,
+        source_label=candidate.source_label,
         subject=candidate.subject,
         summary=candidate.summary,
         tags=candidate.tags,
         token_estimate=candidate.token_estimate,
     )
-    if path is not None:
-        facts.path = path
+    facts.path = UNSET if path is None else path
     if (content := candidate.content) is not UNSET:
         facts.content = text_digest(content)
     if (created_at := candidate.created_at) is not UNSET:

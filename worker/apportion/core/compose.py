@@ -25,6 +25,7 @@ from apportion.core.results import ContextComposed, ContextDecision, Reason, Sta
 from apportion.core.session.row import Carried, Charge, SeenRequest, Session, after_answer, after_duplicate
 from apportion.core.strategy_api.policy import Policy
 from apportion.core.strategy_api.task import Prepared, SessionPart, Task
+from apportion.core.text import labelled
 from apportion.core.text.tokens import Estimator, TokenCounter
 
 _WITHHELD = {
@@ -117,10 +118,13 @@ def _task(accepted: Accepted, counter: TokenCounter, memory: Memory) -> Task[Pol
     policy, reads = accepted.policy, accepted.strategy.reads
 
     def count_contents(candidates: Sequence[Prepared]) -> list[int]:
-        contents = [candidate.content for candidate in candidates]
+        contents = [candidate.labelled for candidate in candidates]
         if isinstance(counter, Estimator):  # faster than a look-up
             return counter.count_many(contents)
-        keys = [f"{counter.name} {candidate.facts.content}" for candidate in candidates]
+        keys = [
+            labelled(f"{counter.name} {candidate.facts.content}", candidate.facts.source_label)
+            for candidate in candidates
+        ]
 
         def make(indices: Sequence[int]) -> list[int]:
             return counter.count_many([contents[index] for index in indices])

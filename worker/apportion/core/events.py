@@ -26,6 +26,8 @@ Name = Annotated[str, Meta(min_length=1)]
 _LABEL_SCHEMA = {"pattern": r"^[^\x00-\x1f\x7f-\x9f]*$"}
 Label = Annotated[str, Meta(min_length=1, max_length=64, extra_json_schema=_LABEL_SCHEMA)]
 """A name that is copied into answers and decisions; `wire` checks its pattern."""
+SourceLabel = Annotated[str, Meta(min_length=1, max_length=512, extra_json_schema=_LABEL_SCHEMA)]
+"""A line of the text. It is private like content; `wire` checks its pattern."""
 Tenant = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,64}\Z")]
 Timestamp = Annotated[datetime, Meta(tz=True)]
 """RFC 3339 with an offset."""
@@ -89,6 +91,8 @@ class Candidate(Closed, frozen=True):
     """The tokens that the selection charges for it; by default its exact count."""
     source: Opt[Text256] = UNSET
     """The origin, such as a file. A lane may bound the items and tokens of each source (`lanes`)."""
+    source_label: Opt[SourceLabel] = UNSET
+    """A line before whatever is shown of it, such as a title, path or page. It is counted, and never cut."""
     subject: Opt[Text256] = UNSET
     """The thing that the content states a fact about. Only the newest candidate of a subject counts."""
 

@@ -22,7 +22,7 @@ from apportion.core.strategy_api.verdict import Bound
 
 NO_CONSTRAINTS = Constraints()
 _CONSTRAINT_LISTS = ("must_exclude", "pinned", "must_include")
-_EQUAL_FIELDS = ("content", "kind", "lane", "category", "subject")
+_EQUAL_FIELDS = ("content", "kind", "lane", "category", "subject", "source_label")
 """Fields in which candidates with the same id are equal."""
 _NEVER_BACKED_OFF = "constraint"
 """The kind of candidates that are exempt from backoff."""
@@ -70,8 +70,8 @@ def own_candidates(given: Sequence[Candidate], secret: bytes | None) -> RequestC
 
     Raises:
         EventError: a candidate gets no id or has an invalid path, or two candidates with one id differ in
-            content, kind, lane, category or subject. If they have a subject, their paths may not differ
-            either. The pointer is absolute.
+            content, kind, lane, category, subject or source label. If they have a subject, their paths may
+            not differ either. The pointer is absolute.
     """
     firsts: dict[str, Candidate] = {}
     own: list[CanonicalCandidate] = []

@@ -18,6 +18,7 @@ from apportion.core.overlap.selection_order import Overlap
 from apportion.core.query.passages import ContentTerms
 from apportion.core.strategy_api.policy import Policy
 from apportion.core.strategy_api.verdict import Bound
+from apportion.core.text import labelled
 from apportion.core.text.tokens import TokenCounter
 
 P = TypeVar("P", bound=Policy)
@@ -66,6 +67,11 @@ class Prepared(Struct, frozen=True, gc=False):
     """The canonical JSON, which orders candidates of equal rank; empty if all ids of the request differ."""
     newness: int = 0
     """The rank by time of a candidate with a subject, newest highest; 0 without a subject."""
+
+    @property
+    def labelled(self) -> str:
+        """The content with the source label before it."""
+        return labelled(self.content, self.facts.source_label)
 
 
 class PreparedVerdict(Protocol):
@@ -125,7 +131,7 @@ class Task(Struct, Generic[P, T], frozen=True, kw_only=True):
     own: T
     """The inputs that only this strategy reads; None if there are none."""
     count_contents: Callable[[Sequence[Prepared]], list[int]]
-    """Counts contents by `counter`, each distinct one once."""
+    """Counts contents with their source labels by `counter`, each distinct text once."""
     terms_of_contents: Callable[[Sequence[Prepared], Sequence[int], Sequence[int]], list[ContentTerms]]
     """Returns the terms of each content, in passages of at most these characters; 0: one passage.
 

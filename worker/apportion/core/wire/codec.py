@@ -45,7 +45,7 @@ _encoder = msgspec.json.Encoder()
 _BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _POOLED_NAMES = ("language", "shrink")
-_LABEL_FIELDS = ("kind", "lane", "category")
+_LABEL_FIELDS = ("kind", "lane", "category", "source_label")
 _labels_of = attrgetter(*_LABEL_FIELDS)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 

@@ -41,7 +41,7 @@ def select(
         order = Discounted(task.overlap_of(prepared, threshold), priorities)
 
     known = [each.cost if each.prepared.facts.token_estimate is UNSET else None for each in queue]
-    text = _GrowingText([each.content for each in prepared], known, units_of(task.counter))
+    text = _GrowingText([each.labelled for each in prepared], known, units_of(task.counter))
     for _, indexes in groupby(range(len(queue)), key=lambda index: queue[index].group):
         for index in order.arrange(list(indexes)):
             contender = queue[index]
@@ -102,7 +102,7 @@ def _counted(standing: list[Contender], task: Task[CategoriesPolicy, None]) -> t
     tokens = [0] * (len(standing) + 1)
 
     def fits(kept: int) -> bool:
-        tokens[kept] = task.counter.count(join(contender.prepared.content for contender in standing[:kept]))
+        tokens[kept] = task.counter.count(join(contender.prepared.labelled for contender in standing[:kept]))
         return tokens[kept] <= task.limit_tokens
 
     kept = len(standing)
@@ -110,7 +110,7 @@ def _counted(standing: list[Contender], task: Task[CategoriesPolicy, None]) -> t
         kept = largest(kept - 1, fits)
         for contender in standing[kept:]:
             contender.refuse(Bound.LIMIT, tokens[kept + 1], task.limit_tokens)
-    return join(contender.prepared.content for contender in standing[:kept]), tokens[kept]
+    return join(contender.prepared.labelled for contender in standing[:kept]), tokens[kept]
 
 
 class _Purse:

@@ -48,7 +48,7 @@ WHOLE_PERCENT = 100
 _MICROSECONDS = 1_000_000
 
 _MARK = "mark"
-_PLACEHOLDERS = frozenset({"content", "id", "kind", "lane", "path", _MARK})
+_PLACEHOLDERS = frozenset({"content", "id", "kind", "lane", "path", "source_label", _MARK})
 
 
 class LanePolicy(PolicyTable):
@@ -184,9 +184,11 @@ class QueryPolicy(PolicyTable):
 
 
 class RenderPolicy(PolicyTable):
-    """`[render]`: the template of one artifact: `{content}`, `{id}`, `{kind}`, `{lane}`, `{mark}`, `{path}`.
+    """`[render]`: the template of one artifact, with `{content}`.
 
-    If a candidate has no path, `{path}` is its id.
+    It may also have `{id}`, `{kind}`, `{lane}`, `{mark}`, `{path}` and `{source_label}`. Without a path,
+    `{path}` is the id. Without a source label, `{source_label}` is empty. If a template has no
+    `{source_label}`, the label is a line before the content.
     """
 
     template: str | None = None
@@ -198,7 +200,8 @@ class RenderPolicy(PolicyTable):
             fields = [field for _, *field in Formatter().parse(template) if field[0] is not None]
             names = [name for name, _, _ in fields]
             if not _PLACEHOLDERS.issuperset(names) or "content" not in names:
-                raise ValueError("use {content}, and beside it only {id}, {kind}, {lane}, {path} and {mark}")
+                others = "{id}, {kind}, {lane}, {path}, {source_label} and {mark}"
+                raise ValueError(f"use {{content}}, and beside it only {others}")
             if _MARK in names and not names[0] == names[-1] == _MARK:
                 raise ValueError("{mark} must be the first and the last placeholder, around all others")
             if any(spec or conversion for _, spec, conversion in fields):

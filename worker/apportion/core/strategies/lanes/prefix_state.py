@@ -60,7 +60,10 @@ def value_of(artifacts: Iterable[Artifact], template: str | None) -> bytes:
 
 def piece_digest(artifact: Artifact, template: str | None) -> bytes:
     """Return the first 8 bytes of the SHA-256 of an artifact's piece."""
-    content = artifact.prepared.facts.content
-    if template is None and content is not UNSET:  # the facts have the content's digest
+    facts = artifact.prepared.facts
+    content = facts.content
+    if (
+        template is None and content is not UNSET and facts.source_label is UNSET
+    ):  # the facts have the content's digest
         return bytes.fromhex(content[_HEX])
     return bytes.fromhex(text_digest(rendered(artifact, artifact.prepared.content, template))[_HEX])

@@ -115,5 +115,7 @@ def set_marks(ranked: Iterable[Artifact], key: bytes) -> None:
     """Set the mark of each artifact; the template may show it."""
     for artifact in ranked:
         prepared = artifact.prepared
-        named = (prepared.id, prepared.kind, prepared.lane, prepared.facts.content or "")
+        named = [prepared.id, prepared.kind, prepared.lane, prepared.facts.content or ""]
+        if prepared.facts.source_label is not UNSET:  # else a known mark could be sent in a new label
+            named.append(prepared.facts.source_label)
         artifact.mark = mark(key, named)

@@ -3,10 +3,11 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from string import Formatter
 
 from apportion.core.strategies.lanes.rank import Artifact
 from apportion.core.strategy_api.fit import Piece
-from apportion.core.text import join
+from apportion.core.text import join, labelled
 from apportion.core.text.piecewise_count import Joined
 from apportion.core.text.reckoning import Correction
 from apportion.core.text.tokens import TokenCounter, units_of
@@ -104,10 +105,16 @@ class LanesText:
 
 
 def rendered(artifact: Artifact, content: str, template: str | None) -> str:
-    """Return the piece of an artifact, given its content."""
+    """Return the piece of an artifact, given its content.
+
+    A source label that the template does not place is a line before the content.
+    """
+    prepared = artifact.prepared
+    label = prepared.facts.source_label
+    if template is None or not _places_label(template):
+        content = labelled(content, label)
     if template is None:
         return content
-    prepared = artifact.prepared
     return template.format(
         content=content,
         id=prepared.id,
@@ -115,7 +122,13 @@ def rendered(artifact: Artifact, content: str, template: str | None) -> str:
         lane=prepared.lane,
         mark=artifact.mark,
         path=prepared.facts.path or prepared.id,
+        source_label=label or "",
     )
+
+
+@lru_cache(maxsize=16)
+def _places_label(template: str) -> bool:
+    return any(name == "source_label" for _, name, *_ in Formatter().parse(template))
 
 
 def with_headings(forms: Iterable[tuple[Artifact, str]], template: str | None) -> Iterable[str]:

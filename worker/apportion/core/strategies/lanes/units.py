@@ -187,6 +187,8 @@ def _sizes(task: LanesTask, artifact: Artifact, characters: int, left_tokens: in
     length, size = len(content), min(characters, len(content))
     if size == characters:
         room_tokens = max(0, room_tokens - MARKER_TOKENS)
+    if (label := artifact.prepared.facts.source_label) is not UNSET:
+        room_tokens = max(0, room_tokens - task.counter.count(label) - 1)
     # no counter gives more tokens than bytes
     if _BYTES_MAX * size <= room_tokens or has_blank_lines(content):
         return characters, characters

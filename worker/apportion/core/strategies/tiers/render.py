@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from apportion.core.strategies.tiers.rank import TITLES, RankedItem
 from apportion.core.strategy_api.task import Prepared
-from apportion.core.text import join
+from apportion.core.text import join, labelled
 from apportion.core.text.characters import SPACE_OR_SEPARATOR
 
 
 def texts_of(prepared: Prepared, summary_characters: int) -> tuple[str, ...]:
-    """Return a candidate's content, summary and name."""
+    """Return a candidate's content, summary and name, each with its source label."""
     facts = prepared.facts
     tags = "".join([f" #{tag}" for tag in facts.tags]) if facts.tags else ""
     name = f"`{facts.name or prepared.id}` [{prepared.kind}]{tags}"
@@ -22,7 +22,7 @@ def texts_of(prepared: Prepared, summary_characters: int) -> tuple[str, ...]:
         if len(line) > summary_characters:
             line = line[: summary_characters - 1] + "…"
         summary = line or name
-    return prepared.content, summary, name
+    return tuple([labelled(text, facts.source_label) for text in (prepared.content, summary, name)])
 
 
 def heading(kind: str) -> str:
