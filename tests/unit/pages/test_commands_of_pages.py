@@ -21,7 +21,7 @@ STEP = re.compile(r"^ *\$ ((?:\\\n|[^\n])*)\n((?:(?! *\$ )[^\n]*\n)*)", re.MULTI
 EVENTS = re.compile(r"<<'END'\n(.*?\n)END\n", re.DOTALL)
 BEFORE = re.compile(r"\w+=.*|opentelemetry-instrument")
 """Words that may precede the name of the command."""
-OFFLINE = {"compose", "workload", "explain", "fingerprint", "replay", "report", "verify"}
+OFFLINE = {"compose", "fit", "workload", "explain", "fingerprint", "replay", "report", "verify"}
 LANES = "".join(
     f"[lanes.{lane}]\npriority = {priority}\nmin_tokens = 0\nmax_tokens = 900\n"
     for priority, lane in enumerate(("local", "history"), 1)
@@ -79,13 +79,14 @@ RUN = [
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Go to a folder with what the pages assume: the events of the tutorial, tables, policies, a secret."""
+    """Go to a folder with what the pages assume: events, tables, policies, a secret and a chat."""
     for variable in [name for name in os.environ if name.startswith("APPORTION_")]:
         monkeypatch.delenv(variable)
     monkeypatch.chdir(tmp_path)
     [events] = EVENTS.findall(PAGES["docs/tutorial.md"])
     Path("events.jsonl").write_text(events, "utf-8")
     Path("fingerprint").write_text("0" * 64, "utf-8")
+    Path("body.json").write_text('{"messages": [{"role": "user", "content": "Hello."}]}', "utf-8")
     [policy] = re.findall(r"```toml\n(.*?)```", PAGES["README.md"], re.DOTALL)
     Path("policies").mkdir()
     for file in ("tight.toml", "policies/tight.toml"):
@@ -97,7 +98,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_commands_of_pages_are_found() -> None:
     found = {name.removeprefix("docs/").removesuffix(".md") for name in RUN}
-    assert found >= {"README", "analytics", "explain", "replay", "report", "tutorial", "verify"}
+    assert found >= {"README", "analytics", "explain", "fit", "replay", "report", "tutorial", "verify"}
 
 
 @pytest.mark.parametrize("name", RUN)

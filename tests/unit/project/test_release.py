@@ -10,7 +10,12 @@ import pytest
 from apportion import ENGINE_VERSION, __version__
 
 ROOT = Path(__file__).parents[3]
-HEADINGS = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+CHANGELOG = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+HEADINGS = re.findall(r"^## (.*)$", CHANGELOG, re.MULTILINE)
+ENGINE_VERSIONS = [
+    re.findall(r"The engine version is ([\d.]+)\.", section) for section in CHANGELOG.split("\n## ")[1:]
+]
+"""The engine versions that each section of the changelog names, the newest section first."""
 
 
 def test_the_package_has_the_version_of_the_project() -> None:
@@ -25,9 +30,15 @@ def test_the_changelog_has_the_release_below_unreleased() -> None:
     assert date.fromisoformat(released[2])
 
 
-def test_the_changelog_names_the_engine_version_of_the_release() -> None:
-    newest = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split("\n## ")[2]
-    assert f"The engine version is {ENGINE_VERSION}." in newest
+def test_the_changelog_names_the_engine_version_of_this_code() -> None:
+    unreleased, release, *_ = ENGINE_VERSIONS
+    assert (unreleased or release) == [ENGINE_VERSION]
+
+
+def test_an_unreleased_engine_version_is_not_the_one_of_the_release() -> None:
+    unreleased, *releases = ENGINE_VERSIONS
+    assert all(len(versions) == 1 for versions in releases)
+    assert unreleased != releases[0]
 
 
 @pytest.mark.parametrize("overlay", ["staging", "production"])

@@ -12,6 +12,7 @@ from apportion.core.event_time import utc
 from apportion.core.results import (
     SCHEMA_VERSION,
     Certificate,
+    ChatWindow,
     ConstraintCount,
     ContextDecision,
     CounterRef,
@@ -31,6 +32,7 @@ from apportion.core.results import (
     SessionLedger,
     Shortfall,
     Status,
+    WindowBreak,
 )
 from apportion.core.wire import codec
 from apportion.decisions.explain.decision import OMISSIONS_SHOWN, explanation, in_points
@@ -228,6 +230,18 @@ def test_a_duplicate_names_the_decision_that_answered_first() -> None:
 def test_every_status_is_explained(status: Status) -> None:
     text = shown(decision(status=status))
     assert (len(text.splitlines()) > len(shown(decision()).splitlines())) == (status is not Status.COMPOSED)
+
+
+@pytest.mark.parametrize("broken", WindowBreak)
+def test_every_break_of_a_window_is_explained(broken: WindowBreak) -> None:
+    window = ChatWindow(tokens=0, share=0, cut=2, since=1, broken=broken)
+    assert f"broken: {broken}, " in shown(decision(window=window))
+
+
+def test_a_moved_message_is_marked() -> None:
+    assert "full, moved" in shown(
+        decision(candidates=(selection(1, fidelity=Fidelity.FULL, moved=True), selection(2)))
+    )
 
 
 def test_a_pipe_gets_no_colours_and_a_terminal_does() -> None:

@@ -143,6 +143,7 @@ CANDIDATES = pa.schema(
         *_texts("superseded_by"),
         *_counts("lexical", "excerpt_passages"),
         pa.field("excerpt_lines", pa.list_(pa.list_(pa.int64()))),
+        pa.field("moved", pa.bool_()),
     ]
 )
 """A row for each candidate that a decision lists."""

@@ -48,7 +48,8 @@ _BREAKS = {
     WindowBreak.PINS_CHANGED: "the pinned messages are others",
     WindowBreak.MESSAGES_CHANGED: "the client changed messages that were sent",
     WindowBreak.ROOM: "the kept messages no longer fit, or older ones fit again",
-    WindowBreak.CLEARED: "tool results were cleared",
+    WindowBreak.CLEARED: "tool results or media were cleared",
+    WindowBreak.SHORTENED: "a long text was shortened",
 }
 HEADING = Style(bold=True)
 DIM = Style(dim=True)
@@ -286,12 +287,14 @@ def lines_shown(excerpt: Excerpt) -> str:
 
 
 def _other_factors(entry: Entry) -> str:
-    """Return other factors of the decision: a constraint, overlap, the relevance to the query."""
+    """Return other factors of the decision: constraint, overlap, relevance to the query, another place."""
     parts = [] if entry.constraint is UNSET else [entry.constraint]
     if entry.redundant is not UNSET:
         parts.append(f"{percent(entry.redundant.permille)} in {entry.redundant.covered_by}")
     if entry.lexical is not UNSET:
         parts.append(f"query {in_points(entry.lexical)}")
+    if entry.moved is not UNSET:
+        parts.append("moved")
     return "".join([f", {part}" for part in parts])
 
 
