@@ -74,7 +74,7 @@ def agent(
     return made, model
 
 
-def asked(question: Any) -> dict[str, list[AnyMessage]]:
+def asked(question: Any) -> Any:
     """Return the input of a turn."""
     return {"messages": [HumanMessage(question)]}
 
@@ -247,7 +247,7 @@ def test_a_subagent_in_a_tool_or_a_node_has_a_session_of_its_own() -> None:
         (HumanMessage("Is it so?"), {}, "missing_field", "$.session_id"),
         (HumanMessage([IMAGE]), thread("t1"), "infeasible", "$.limit_tokens"),
         (ToolMessage("1", tool_call_id="a"), thread("t1"), "invalid_value", "$.messages[0]"),
-        (FunctionMessage("1", name="a"), thread("t1"), "invalid_value", "$.messages[0]"),
+        (FunctionMessage(content="1", name="a"), thread("t1"), "invalid_value", "$.messages[0]"),
     ],
 )
 def test_an_unfittable_chat_is_an_error_and_reaches_no_model(

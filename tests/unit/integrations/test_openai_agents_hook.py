@@ -159,7 +159,7 @@ async def test_an_answer_without_its_question_follows_an_omission_note() -> None
 async def test_items_of_all_types_are_sent_as_they_came() -> None:
     image = {"type": "input_image", "image_url": "https://localhost/a.png", "detail": "auto"}
     shot = {"type": "computer_screenshot", "image_url": "data:image/png;base64," + "A" * 2000}
-    items = [
+    items: list[dict[str, Any]] = [
         {"role": "user", "content": [image]},
         {"type": "compaction", "encrypted_content": "opaque"},
         {"type": "shell_call", "call_id": "a", "action": {"commands": ["ls"]}},

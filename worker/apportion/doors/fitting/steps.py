@@ -205,7 +205,10 @@ def _require_ends(call: FitCall, sent: Sequence[SentMessage], decision: ContextD
 def _open_with_user(
     call: FitCall, kept: Sequence[KeptMessage], sent: list[SentMessage], count: Callable[[str], int]
 ) -> int:
-    """Insert a user message if a chat begins with the assistant and is cut or refused so; return its tokens."""
+    """Insert a user message if a chat begins with the assistant and is cut or refused so.
+
+    Return its tokens.
+    """
     first = _first_of_assistant(sent)
     sources = {message.source for message in sent} - {None}
     is_cut = len(kept) < len(call.chat.counted) or len(sources) < len(call.chat.messages)
@@ -376,9 +379,12 @@ def _require_sendable(call: FitCall, kept: Sequence[int], decision: ContextDecis
     if has_orphan or any(open_calls.values()):
         text = "each call needs its result and each result its call; complete them, or leave the message out"
         raise FitError(ErrorCode.INVALID_VALUE, text, chat.pointer(len(chat.counted) - 1), decision)
-    if chat.is_whole and (index := _first_unnamed(chat, kept)) is not None:
-        text = "a block names an id without an earlier block of it; give the named block, or leave this one out"
-        raise FitError(ErrorCode.INVALID_VALUE, text, chat.pointer(index), decision)
+    unnamed = _first_unnamed(chat, kept) if chat.is_whole else None
+    if unnamed is not None:
+        text = (
+            "a block names an id without an earlier block of it; give the named block, or leave this one out"
+        )
+        raise FitError(ErrorCode.INVALID_VALUE, text, chat.pointer(unnamed), decision)
     for index in sorted(set(_pins(call)).difference(kept)):
         if is_blank(chat.counted[index].message["content"]):
             continue

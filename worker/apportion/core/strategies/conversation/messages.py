@@ -131,7 +131,10 @@ def read(history: Sequence[dict[str, Any]], new_message: dict[str, Any]) -> Chat
     found = Found({}, [], {}, [])
     for message in (*history, new_message):
         role, content = message.get("role", ""), message.get("content")
-        if len(message) != 2 or type(content) is not str or role not in _PLAIN_ROLES:  # noqa: PLR2004 - role and content
+        name = message.get("tool_call_id")
+        if role == "tool" and len(message) == 3 and type(content) is type(name) is str and name:  # noqa: PLR2004 - and the id
+            chat.results[len(texts)] = name
+        elif len(message) != 2 or type(content) is not str or role not in _PLAIN_ROLES:  # noqa: PLR2004 - role and content
             index = len(texts)
             content = _read_one(chat, found, index, message, pointer_of(index, len(history)))
         elif not content.strip(WHITE_SPACE):
@@ -241,7 +244,7 @@ def _read_calls(
     return own
 
 
-def _counted_call(chat: Chat, index: int, call: dict[str, Any]) -> dict[str, Any]:
+def _counted_call(chat: Chat, index: int, call: dict[str, Any]) -> Any:
     """Return a call as it is counted; its arguments are a text, whatever they hold."""
     others = {name: value for name, value in call.items() if name not in _CALL_FIELDS}
     if not others:
@@ -249,7 +252,7 @@ def _counted_call(chat: Chat, index: int, call: dict[str, Any]) -> dict[str, Any
     _link(chat, index, others)
     counted, files = without_data(others)
     chat.files.extend([index] * files)
-    return {name: value for name, value in call.items() if name in _CALL_FIELDS} | counted
+    return {**{name: value for name, value in call.items() if name in _CALL_FIELDS}, **counted}
 
 
 def _read_blocks(chat: Chat, found: Found, index: int, content: Any, pointer: str) -> tuple[str, bool]:

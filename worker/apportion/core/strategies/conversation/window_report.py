@@ -12,7 +12,7 @@ from posixpath import commonprefix
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from apportion.core.canonical_json import canonical_json_of_any, canonical_json_of_elements
+from apportion.core.canonical_json import canonical_json_of_elements
 from apportion.core.events import Opt
 from apportion.core.history import as_message
 from apportion.core.results import Breakpoint, ChatWindow, WindowBreak
@@ -164,10 +164,11 @@ def _digests_of_sent(
     """Return the digests of the first `pins` messages and of the others, after clearing."""
     conversation, contents = task.own.conversation, kept.rewritten
     chat = (*conversation.messages, as_message(conversation.new_message))
-    digests = []
-    for index in sent[:_DIGESTS_MAX]:
-        cleared = {"content": contents[index]} if index in contents else {}
-        digests.append(short_digest(canonical_json_of_any(chat[index] | cleared))[:_DIGEST_BYTES])
+    messages = [
+        {**chat[index], "content": contents[index]} if index in contents else chat[index]
+        for index in sent[:_DIGESTS_MAX]
+    ]
+    digests = [short_digest(each)[:_DIGEST_BYTES] for each in canonical_json_of_elements(messages, "")]
     return b"".join(digests[:pins]), b"".join(digests[pins:])
 
 

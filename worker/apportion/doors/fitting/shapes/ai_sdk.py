@@ -37,7 +37,7 @@ class AISDK(Shape):
         return fields | ({"role": "assistant"} if item.get("role") == "tool" else {})
 
     def inner(self, native: Any) -> Any:
-        output = native.get("output") if isinstance(native, Mapping) else None
+        output = native.get("output") if isinstance(native, dict) else None
         return super().inner(native) if output is None else output["value"]
 
     def rewrite(self, native: Any, new: Any) -> Any:
@@ -47,13 +47,13 @@ class AISDK(Shape):
         return {**rest, "output": {"type": "text" if isinstance(new, str) else "content", "value": new}}
 
     def part(self, block: Any, role: str, pointer: str) -> Part:
-        kind = block.get("type") if isinstance(block, Mapping) else None
+        kind = block.get("type") if isinstance(block, dict) else None
         if kind == "tool-call" and not block.get("providerExecuted"):
             given = block.get("input", block.get("args"))
             return "call", call(block.get("toolCallId"), block.get("toolName"), given, pointer)
         if kind == "tool-result":
             output = block.get("output")
-            given = output if isinstance(output, Mapping) else {"value": block.get("result")}
+            given = output if isinstance(output, dict) else {"value": block.get("result")}
             fields = {"is_error": True} if "error" in str(given.get("type")) else {}
             content = self.content(given.get("value"))
             return "result", result(block.get("toolCallId"), content, f"{pointer}.toolCallId", **fields)

@@ -37,7 +37,7 @@ class Anthropic(Shape):
         return before.role == after.role == "tool"
 
     def part(self, block: Any, role: str, pointer: str) -> Part:
-        kind = block.get("type") if isinstance(block, Mapping) else None
+        kind = block.get("type") if isinstance(block, dict) else None
         if kind not in ("tool_use", "tool_result"):
             return super().part(block, role, pointer)
         fields = {name: block[name] for name in block if name not in (*_READ, *self.unread) and block[name]}

@@ -32,7 +32,7 @@ class Converse(Shape):
         return [{"text": new}] if isinstance(new, str) else new
 
     def inner(self, native: Any) -> Any:
-        found = native.get("toolResult") if isinstance(native, Mapping) else None
+        found = native.get("toolResult") if isinstance(native, dict) else None
         return super().inner(native if found is None else found)
 
     def rewrite(self, native: Any, new: Any) -> Any:
@@ -41,7 +41,7 @@ class Converse(Shape):
         return {**native, "content": self.system(new)} if "role" in native else {"text": new}
 
     def part(self, block: Any, role: str, pointer: str) -> Part:
-        given = block if isinstance(block, Mapping) else {}
+        given = block if isinstance(block, dict) else {}
         if called := given.get("toolUse"):
             pointer = f"{pointer}.toolUse"
             return "call", call(called.get("toolUseId"), called.get("name"), called.get("input"), pointer)

@@ -112,7 +112,7 @@ class Shape(ABC):
 
     def is_item(self, item: Item) -> bool:
         """Return whether an item can be read."""
-        return isinstance(item, Mapping)
+        return isinstance(item, dict)
 
     def read(self, items: Sequence[Item]) -> Iterator[Counted]:
         """Yield the items as counted messages: each result alone, all blocks and calls between together."""
@@ -141,10 +141,13 @@ class Shape(ABC):
     def fields(self, item: Item, pointer: str) -> dict[str, Any]:
         """Return the role of an item, and its fields without the content, as they are counted."""
         role = item.get("role", "")
-        others = {
-            name: value for name, value in item.items() if value is not None and name != self.blocks_field
+        fields = {
+            name: countable(value)
+            for name, value in item.items()
+            if value is not None and name != self.blocks_field
         }
-        return {**countable(others), "role": self.roles.get(role, role)}
+        fields["role"] = self.roles.get(role, role) if self.roles else role
+        return fields
 
     def part(self, block: Any, role: str, pointer: str) -> Part:
         """Return a block of an item as it is counted: a block, a call, a result, or the copy of a call."""
@@ -154,7 +157,7 @@ class Shape(ABC):
         """Return a block as it is counted: a text, the stub of a medium, or an opaque block."""
         if type(native) is dict and native.keys() == _TEXT and native["type"] in TEXTS:
             return text_block(native["text"])
-        if not isinstance(native, Mapping):
+        if not isinstance(native, dict):
             return (
                 text_block(native) if isinstance(native, str) else {"type": "json", "json": countable(native)}
             )
@@ -169,7 +172,7 @@ class Shape(ABC):
 
     def inner(self, native: Any) -> Any:
         """Return the content of an item, a result or a system prompt."""
-        return native.get(self.blocks_field) if isinstance(native, Mapping) else native
+        return native.get(self.blocks_field) if isinstance(native, dict) else native
 
     def rewrite(self, native: Any, new: Any) -> Any:
         """Return an item or a result with a new content, or a block with a new text."""
@@ -347,8 +350,8 @@ def require(condition: object, message: str, pointer: str) -> None:
 def blocks_of(items: Sequence[Item]) -> Iterator[Mapping[str, Any]]:
     """Yield the blocks of all items."""
     for item in items:
-        if isinstance(item, Mapping) and isinstance(blocks := item.get("content"), list):
-            yield from [block for block in blocks if isinstance(block, Mapping)]
+        if isinstance(item, dict) and isinstance(blocks := item.get("content"), list):
+            yield from [block for block in blocks if isinstance(block, dict)]
 
 
 def text_block(text: str) -> dict[str, Any]:
@@ -358,7 +361,7 @@ def text_block(text: str) -> dict[str, Any]:
 
 def is_blank(content: Any) -> bool:
     """Return whether a content, or a block of one, is a blank text or nothing."""
-    if isinstance(content, Mapping) and content.get("type") == "text":
+    if isinstance(content, dict) and content.get("type") == "text":
         content = content.get("text")
     return not content or (isinstance(content, str) and not content.strip())
 

@@ -24,7 +24,7 @@ class Gemini(Shape):
     unread = frozenset({"thoughtSignature", "thought_signature"})
 
     def recognises(self, body: Mapping[str, Any], items: Sequence[Item]) -> bool:
-        return self.field in body or any(isinstance(item, Mapping) and "parts" in item for item in items)
+        return self.field in body or any(isinstance(item, dict) and "parts" in item for item in items)
 
     def message(self, role: str, text: str) -> Item:
         return {"role": role, "parts": [{"text": text}]}
@@ -66,13 +66,13 @@ class Gemini(Shape):
 
 
 def _found(part: Any, names: Sequence[str]) -> tuple[str, Any]:
-    given = part if isinstance(part, Mapping) else {}
+    given = part if isinstance(part, dict) else {}
     return next(((name, given[name]) for name in names if given.get(name) is not None), ("", None))
 
 
 def _text_field(response: Mapping[str, Any]) -> str:
     """Return the field of a function's response that has its text, if it has no other field."""
     given = response.get("response")
-    if not isinstance(given, Mapping) or len(given) != 1:
+    if not isinstance(given, dict) or len(given) != 1:
         return ""
     return next((name for name, value in given.items() if isinstance(value, str)), "")

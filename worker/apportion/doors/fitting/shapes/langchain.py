@@ -50,7 +50,7 @@ class LangChain(Shape):
         return {**countable(fields), "role": item.additional_kwargs.get("__openai_role__", role)}
 
     def part(self, block: Any, role: str, pointer: str) -> Part:
-        kind = block.get("type") if isinstance(block, Mapping) else None
+        kind = block.get("type") if isinstance(block, dict) else None
         is_copy = role == "assistant" and kind in _CALL_BLOCKS
         return ("copy", {}) if is_copy else super().part(block, role, pointer)
 
@@ -70,4 +70,6 @@ class LangChain(Shape):
 
 def is_message(item: object) -> bool:
     """Return whether an object is a message of LangChain; `langchain_core` is not imported."""
-    return type(item) is not dict and any(kind.__module__ == "langchain_core.messages.base" for kind in type(item).__mro__)
+    return type(item) is not dict and any(
+        kind.__module__ == "langchain_core.messages.base" for kind in type(item).__mro__
+    )

@@ -22,8 +22,9 @@ class OpenAIChat(Shape):
     def fields(self, item: Item, pointer: str) -> dict[str, Any]:
         """Return the fields without the content. Ollama's calls and results have no ids."""
         calls = item.get("tool_calls")
-        others = {name: value for name, value in item.items() if name not in ("images", "tool_calls")}
-        message = super().fields(others, pointer)
+        if "tool_calls" in item or "images" in item:
+            item = {name: value for name, value in item.items() if name not in ("images", "tool_calls")}
+        message = super().fields(item, pointer)
         if calls:
             message["tool_calls"] = [self._call(call) for call in calls] if isinstance(calls, list) else calls
         if message["role"] == "tool" and "tool_call_id" not in message and "tool_name" in message:
@@ -46,9 +47,9 @@ class OpenAIChat(Shape):
         return {**native, "content": "\n".join(filter(None, texts)), "images": images}
 
     def _call(self, call: Any) -> Any:
-        kind = str(call.get("type", "function")) if isinstance(call, Mapping) else ""
+        kind = str(call.get("type", "function")) if isinstance(call, dict) else ""
         called = call.get(kind) if kind in ARGUMENTS else None
-        if not isinstance(called, Mapping):
+        if not isinstance(called, dict):
             return countable(call)
         given = called.get(ARGUMENTS[kind])
         if call.keys() == _CALL and called.keys() == _CALLED and f"{call['id']}{called}".isascii():
@@ -61,7 +62,7 @@ class OpenAIChat(Shape):
 
 def is_openai(items: Sequence[Item]) -> bool:
     """Return whether a message has a role, a call or a block of OpenAI's alone."""
-    mappings = [item for item in items if isinstance(item, Mapping)]
+    mappings = [item for item in items if isinstance(item, dict)]
     return (
         any(item.get("role") in ("developer", "tool") or "tool_calls" in item for item in mappings)
         or any(block.get("type") in _OWN_BLOCKS for block in blocks_of(items))

@@ -38,12 +38,15 @@ class Responses(Shape):
         """Return whether the body has `input`, or a list has an item or a block of Responses."""
         if body:
             return self.field in body
-        kinds = [item.get("type") for item in items if isinstance(item, Mapping) and "content" not in item]
+        kinds = [item.get("type") for item in items if isinstance(item, dict) and "content" not in item]
         blocks = [block.get("type") for block in blocks_of(items)]
         return any(isinstance(kind, str) for kind in kinds) or any(kind in _BLOCKS[:2] for kind in blocks)
 
     def read(self, items: Sequence[Item]) -> Iterator[Counted]:
-        """Yield a message for each response, and for each other item; items with a repeated id are left out."""
+        """Yield a message for each response, and for each other item.
+
+        Items with a repeated id are left out.
+        """
         response: list[int] = []
         seen = set[Any]()
         for index, item in enumerate(items):
@@ -62,7 +65,7 @@ class Responses(Shape):
         yield from self._response(items, response)
 
     def inner(self, native: Any) -> Any:
-        if isinstance(native, Mapping) and "output" in native:
+        if isinstance(native, dict) and "output" in native:
             return native["output"]
         return super().inner(native)
 
