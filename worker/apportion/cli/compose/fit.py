@@ -125,12 +125,11 @@ def _read_rows(session: Path) -> dict[str, bytes]:
     try:
         fields = json.decode(row, type=dict[str, Any])
         convert(fields, Session)
-        is_row = {"start_us"} <= fields.keys() <= {*Session.__struct_fields__}
     except (DecodeError, UnicodeDecodeError):
-        is_row = False
-    if not is_row:
+        fields = {}
+    if not {"start_us"} <= fields.keys() <= {*Session.__struct_fields__}:
         message = f"{session}: holds no session; name another file, or delete it"
-        raise CommandError("wrong_file", message, ExitCode.USAGE) from None
+        raise CommandError("wrong_file", message, ExitCode.USAGE)
     return {session_key("default", session.name): row}
 
 
