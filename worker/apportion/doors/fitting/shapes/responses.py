@@ -43,15 +43,14 @@ class Responses(Shape):
         return any(isinstance(kind, str) for kind in kinds) or any(kind in _BLOCKS[:2] for kind in blocks)
 
     def read(self, items: Sequence[Item]) -> Iterator[Counted]:
-        """Yield a message for each response, and for each other item; items with a repeated id are left out."""
+        """Yield a message for each response, and for each other item, without items with a repeated id."""
         response: list[int] = []
-        seen = set[Any]()
+        seen = set[str]()
         for index, item in enumerate(items):
-            own = item.get("id")
-            if isinstance(own, str):
-                if own in seen:
-                    continue
-                seen.add(own)
+            own = str(item.get("id") or "")
+            if own and own in seen:
+                continue
+            seen.add(own)
             kind, role = str(item.get("type", "message")), item.get("role", "assistant")
             if kind in _OUTPUTS or kind.endswith(("_output", "_response")) or role != "assistant":
                 yield from self._response(items, response)
