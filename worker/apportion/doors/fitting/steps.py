@@ -150,11 +150,8 @@ def fit_steps(call: FitCall) -> Steps:
     count = COUNTERS[composed.tokens.counter].count
     sent, system, tokens = _with_artifacts(call, kept, text, count)
     used_tokens += tokens
-    if not sent:
-        text = "the kept messages are blank, which this shape's provider refuses; give a message with a text"
-        raise FitError(ErrorCode.INVALID_VALUE, text, f"$.{call.chat.shape.field}", decision)
     last = call.chat.counted[-1].message
-    is_lost = call.chat.shape.ends_with_user and sent[-1].role == "assistant" != last["role"]
+    is_lost = not sent or (call.chat.shape.ends_with_user and sent[-1].role == "assistant" != last["role"])
     if is_lost or (last["role"] == "user" and last["content"] == []):
         text = "the last message is blank, which this shape's provider refuses; give it a text"
         raise FitError(ErrorCode.INVALID_VALUE, text, call.chat.pointer(len(call.chat.counted) - 1), decision)

@@ -190,7 +190,7 @@ def _read_one(chat: Chat, found: Found, index: int, message: dict[str, Any], poi
         found.extras[pointer] = without if files else others
         found.owners.append(index)
         chat.files.extend([index] * files)
-    if not (text.strip() or has_more or calls or role == "tool" or others.keys() - {"name"}):
+    if not (text.strip() or has_more or calls or role == "tool" or others.keys() - {"name", "metadata"}):
         chat.blank.append(index)
     return text
 
