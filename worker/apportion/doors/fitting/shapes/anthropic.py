@@ -43,13 +43,14 @@ class Anthropic(Shape):
 
     def part(self, block: Any, role: str, pointer: str) -> Part:
         """Return a block, a call or a result as it is counted."""
-        kind = block.get("type") if isinstance(block, Mapping) else None
-        if kind not in ("tool_use", "tool_result"):
-            if not str(kind).endswith(("_tool_use", "_tool_result")):
-                return super().part(block, role, pointer)
+        kind = str(block.get("type")) if isinstance(block, Mapping) else ""
+        if kind.endswith(("tool_use", "_tool_result")):
             named = f"{kind} {block.get('id') or block.get('tool_use_id')}"
             self._seen[named] += 1
-            return super().part(block, role, pointer) if self._seen[named] == 1 else ("repeat", {})
+            if self._seen[named] > 1:
+                return "repeat", {}
+        if kind not in ("tool_use", "tool_result"):
+            return super().part(block, role, pointer)
         fields = {name: block[name] for name in block if name not in (*_READ, *self.unread) and block[name]}
         if kind == "tool_use":
             return "call", call(block.get("id"), block.get("name"), block.get("input"), pointer, **fields)
