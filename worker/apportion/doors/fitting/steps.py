@@ -193,22 +193,17 @@ def _failure(call: FitCall, status: Status, decision: ContextDecision) -> FitErr
 
 def _require_ends(call: FitCall, sent: Sequence[SentMessage], decision: ContextDecision) -> None:
     """Raise FitError if no message is left, or if the chat would end as its provider refuses."""
-    chat, last = call.chat, call.chat.counted[-1].message["role"]
-    if not sent:
-        text = "the kept messages are blank, which this shape's provider refuses; give a message with a text"
-        raise FitError(ErrorCode.INVALID_VALUE, text, f"$.{chat.shape.field}", decision)
-    if chat.shape.ends_with_user and sent[-1].role == "assistant" != last:
-        text = "the last message is blank, so that the chat would end with the assistant; give it a text"
+    chat, last = call.chat, call.chat.counted[-1].message
+    is_lost = not sent or (chat.shape.ends_with_user and sent[-1].role == "assistant" != last["role"])
+    if is_lost or (last["role"] == "user" and last["content"] == []):
+        text = "the last message is blank, which this shape's provider refuses; give it a text"
         raise FitError(ErrorCode.INVALID_VALUE, text, chat.pointer(len(chat.counted) - 1), decision)
 
 
 def _open_with_user(
     call: FitCall, kept: Sequence[KeptMessage], sent: list[SentMessage], count: Callable[[str], int]
 ) -> int:
-    """Insert a user message if a chat begins with the assistant and is cut or refused so.
-
-    Return its tokens.
-    """
+    """Insert a user message before the assistant's if the chat is cut or refused; return its tokens."""
     first = _first_of_assistant(sent)
     sources = {message.source for message in sent} - {None}
     is_cut = len(kept) < len(call.chat.counted) or len(sources) < len(call.chat.messages)
@@ -381,9 +376,7 @@ def _require_sendable(call: FitCall, kept: Sequence[int], decision: ContextDecis
         raise FitError(ErrorCode.INVALID_VALUE, text, chat.pointer(len(chat.counted) - 1), decision)
     unnamed = _first_unnamed(chat, kept) if chat.is_whole else None
     if unnamed is not None:
-        text = (
-            "a block names an id without an earlier block of it; give the named block, or leave this one out"
-        )
+        text = "a block names an id that no earlier block has; give the named block, or leave this one out"
         raise FitError(ErrorCode.INVALID_VALUE, text, chat.pointer(unnamed), decision)
     for index in sorted(set(_pins(call)).difference(kept)):
         if is_blank(chat.counted[index].message["content"]):
@@ -395,14 +388,14 @@ def _require_sendable(call: FitCall, kept: Sequence[int], decision: ContextDecis
 
 
 def _first_unnamed(chat: ShapedChat, kept: Sequence[int]) -> int | None:
-    """Return the first kept message with a result or approval of a block that does not come before it."""
-    defined: set[Any] = {None}
+    """Return the first kept message that names a block which does not come before it."""
+    defined = {"None"}
     for index in kept:
         content = chat.counted[index].message["content"]
         for block in content if isinstance(content, list) else ():
-            if not {block.get("tool_use_id"), block.get("approval_request_id")} <= defined:
+            if not {str(block.get(name)) for name in ("tool_use_id", "approval_request_id")} <= defined:
                 return index
-            defined.add(block.get("id"))
+            defined.add(str(block.get("id")))
     return None
 
 

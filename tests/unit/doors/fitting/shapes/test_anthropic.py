@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from support.shaped_chats import chats_of, counted, written
+from hypothesis import strategies as st
+from support.shaped_chats import counted, written
 
 from apportion import FitError, fit
 
@@ -99,6 +100,9 @@ def test_objects_of_the_sdk_come_back_as_dicts() -> None:
     assert written(body)["messages"][1]["content"] == [{"type": "text", "text": "Yes."}]
 
 
-@given(chats_of(BODY["messages"]))
-def test_any_items_leave_as_they_came(chat: list[Any]) -> None:
+@given(st.permutations(BODY["messages"]))
+def test_items_in_any_order_leave_as_they_came_and_repeated_blocks_are_left_out(chat: list[Any]) -> None:
     assert written(chat) == chat
+    [call] = [item for item in chat if item["role"] == "assistant" and isinstance(item["content"], list)]
+    [kept] = written([call, call])[1:]
+    assert [block["type"] for block in kept["content"]] == ["thinking", "text"]

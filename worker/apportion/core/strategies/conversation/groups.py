@@ -66,8 +66,8 @@ def _with_groups(pins: Iterable[int], mandatory: int, starts: Mapping[int, int])
 def links_of(chat: Chat) -> list[GroupSpan]:
     """Return a group for each message that names a block of an earlier one, such as a server's tool call.
 
-    A required name without a block is incomplete, as is a server's call without a result, except in the new
-    message.
+    A required name without an earlier block is incomplete, as is a server's call without a result, except in
+    the new message.
     """
     if not chat.named and not chat.defined:
         return []

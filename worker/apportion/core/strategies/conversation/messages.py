@@ -212,7 +212,8 @@ def _read_one(chat: Chat, found: Found, index: int, message: dict[str, Any], poi
         found.extras[pointer] = without if files else others
         found.owners.append(index)
         chat.files.extend([index] * files)
-    if not (text.strip(WHITE_SPACE) or has_more or calls or role == "tool" or others.keys() - {"name"}):
+    has_more = has_more or bool(others.keys() - {"name", "metadata"})
+    if not (text.strip(WHITE_SPACE) or has_more or calls or role == "tool"):
         chat.blank.append(index)
     return text
 

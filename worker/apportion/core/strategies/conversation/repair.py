@@ -2,8 +2,8 @@
 
 A call's message and its results are sent together, at the place of the last result. So an answer that comes
 late does not hold the messages in between, and the text before it stays as it was sent without the call.
-Left out are repeated results, calls without all results, and messages without anything to read. The new
-message always stays.
+Left out are repeated results, calls without all results or with one id, and messages without anything to
+read. The new message always stays.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,8 @@ def repair(conversation: Conversation, chat: Chat) -> Repaired | None:
     for index, (caller, _) in callers.items():
         results.setdefault(caller, []).append(index)
     for caller, calls in chat.calls.items():
-        if len(own := results.get(caller, [])) < len(calls):
+        own = results.get(caller, [])
+        if min(len(own), len({call.id for call in calls})) < len(calls):
             left_out |= dict.fromkeys((caller, *own), Bound.GROUP)
     left_out.pop(last, None)
     order = [index for index in range(last + 1) if index not in left_out]

@@ -32,7 +32,7 @@ ARGUMENTS = {"function": "arguments", "custom": "input"}
 """The field with the arguments, by the type of a call."""
 TEXTS = ("text", "input_text", "output_text")
 """Types of text blocks."""
-Part: TypeAlias = tuple[Literal["block", "call", "result", "copy"], dict[str, Any]]
+Part: TypeAlias = tuple[Literal["block", "call", "result", "copy", "repeat"], dict[str, Any]]
 
 
 class ItemPiece(NamedTuple):
@@ -105,6 +105,8 @@ class Shape(ABC):
 
     def __init__(self) -> None:
         self._numbers = Counter[tuple[str, str]]()
+        self.repeats = Counter[int]()
+        """Number of repeated blocks, which are left out, by item."""
 
     @abstractmethod
     def recognises(self, body: Mapping[str, Any], items: Sequence[Item]) -> bool:
@@ -132,6 +134,9 @@ class Shape(ABC):
                     yield Counted(part, [ItemPiece(index, at)])
                     message, pieces = {"role": fields["role"], "content": []}, []
                     continue
+                if kind == "repeat":
+                    self.repeats[index] += 1
+                    continue
                 if kind != "copy":
                     message.setdefault("tool_calls" if kind == "call" else "content", []).append(part)
                 pieces.append(ItemPiece(index, at, len(message["content"]) - 1 if kind == "block" else None))
@@ -150,7 +155,7 @@ class Shape(ABC):
         return fields
 
     def part(self, block: Any, role: str, pointer: str) -> Part:
-        """Return a block of an item as it is counted: a block, a call, a result, or the copy of a call."""
+        """Return a block of an item as it is counted: a block, a call, a result, a copy or a repeat."""
         return "block", self.block(block)
 
     def block(self, native: Any) -> dict[str, Any]:
@@ -263,7 +268,9 @@ class ShapedChat(Struct, frozen=True, dict=True):
     @cached_property
     def _parts(self) -> Counter[int]:
         """Number of pieces, by item."""
-        return Counter(piece.item for counted in self.counted for piece in counted.pieces)
+        return self.shape.repeats + Counter(
+            piece.item for counted in self.counted for piece in counted.pieces
+        )
 
     def _changed(self, kept: KeptMessage) -> Iterator[tuple[ItemPiece, Any, str]]:
         """Yield the sent pieces of a message, each with its new content and the role of the message."""

@@ -43,18 +43,18 @@ class Responses(Shape):
         return any(isinstance(kind, str) for kind in kinds) or any(kind in _BLOCKS[:2] for kind in blocks)
 
     def read(self, items: Sequence[Item]) -> Iterator[Counted]:
-        """Yield a message for each response, and for each other item.
+        """Yield a message for each response, and for each other item, without items with a repeated id.
 
-        Items with a repeated id are left out.
+        Of these, the first that follows its reasoning stays, or else the first.
         """
         response: list[int] = []
-        seen = set[Any]()
+        places: dict[str, int] = {}
+        thoughts = {index + 1 for index, item in enumerate(items) if item.get("type") == "reasoning"}
+        for index in sorted(range(len(items)), key=lambda index: (index not in thoughts, index)):
+            places.setdefault(str(items[index].get("id")), index)
         for index, item in enumerate(items):
-            own = item.get("id")
-            if isinstance(own, str):
-                if own in seen:
-                    continue
-                seen.add(own)
+            if item.get("id") and places[str(item["id"])] != index:
+                continue
             kind, role = str(item.get("type", "message")), item.get("role", "assistant")
             if kind in _OUTPUTS or kind.endswith(("_output", "_response")) or role != "assistant":
                 yield from self._response(items, response)
