@@ -47,6 +47,7 @@ from apportion.core.strategies.lanes.select import (
     output_order,
     settle,
 )
+from apportion.core.strategies.lanes.single_line import select_line
 from apportion.core.strategies.lanes.units import compete, in_output_order
 from apportion.core.strategy_api.certificate import BoundedChoice, Cap, certify
 from apportion.core.strategy_api.levers import Ceiling, Lever, Levers, Meaning, ScoreField
@@ -171,7 +172,8 @@ class LanesStrategy:
         if competition is not None and competition.cut:
             ranked = competition.gather(task)
             selected = in_output_order(ranked)
-            # A rejected candidate counts as its best unit alone, so these are the sums over all units.
+        if competition is not None:
+            # A candidate may count as its best unit or line alone, so these are the sums over all units.
             both = zip(bounds, choosable.available, strict=True)
             bounds = [replace(bound, available=available) for bound, available in both]
         query = UNSET if competition is None else competition.match
@@ -184,6 +186,8 @@ class LanesStrategy:
         if holding is None and not choosable.has_quotas and not policy.overlap.threshold:
             record_near_misses(choosable, selection)
         if competition is not None:
+            if not rendered.artifacts and (line := select_line(ranked, task)) is not None:
+                rendered = render([line], policy, task.limit_tokens, task.counter) or rendered
             report_excerpts(rendered)
         answer = replace(answer, standing=rendered.artifacts, text=rendered.text, used_tokens=rendered.tokens)
         return answer if holding is None else report_prefix(answer, holding, rendered, task)
