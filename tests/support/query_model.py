@@ -177,7 +177,8 @@ class QueryModel(Model):
 
     def shows_line(self, unit: RankedCandidate) -> bool:
         """Choose the best line of a candidate that fits, if the answer has nothing else."""
-        refused = unit.reason in {"budget_exceeded", "lane_max_reached", "dropped_after_render"}
+        too_large = {"budget_exceeded", "lane_max_reached", "source_max_reached", "dropped_after_render"}
+        refused = unit.reason in too_large
         if not (refused and self.most and isinstance(unit, Unit) and unit.lexical):
             return False
         content = unit.whole["content"]
@@ -187,8 +188,9 @@ class QueryModel(Model):
         room = lane["max_tokens"]
         if "source" in unit.whole:
             room = room * lane.get("max_share_per_source", 1_000) // 1_000
-        ends = list(accumulate(map(len, lines := query_rules.lines_of(content)), initial=0))
-        full = [place for place, line in enumerate(lines) if line.strip(" \t\r\n")]
+        lines = [line + "\n" for line in query_rules.lines_of(content)]
+        ends = [min(end, len(content)) for end in accumulate(map(len, lines), initial=0)]
+        full = [place for place, line in enumerate(lines) if not query_rules.is_blank(line[:-1])]
         full.sort(key=lambda place: -sum(term in lines[place].lower() for term in terms))
         self.chosen, unit.passages, unit.is_cut = [unit], list(pairwise(ends)), True
         for unit.header in (query_rules.header_of(content, len(content)), 0):

@@ -21,7 +21,7 @@ from apportion.core.strategy_api.verdict import Bound
 from apportion.core.text import join
 from apportion.core.text.characters import lowered
 
-_TOO_LARGE = (Bound.LIMIT, Bound.LANE, Bound.RENDER)
+_TOO_LARGE = (Bound.LIMIT, Bound.LANE, Bound.SOURCE, Bound.RENDER)
 _TRIED_MAX = 64
 """The number of lines that are tried, before the first, the last and the shortest line."""
 
