@@ -164,18 +164,16 @@ class LanesStrategy:
         choosable = choosable_of(ranked, lanes.values(), task.limit_tokens)
         selection, order, holding = _select(task, ranked, choosable)
         certificate = _certificate(policy, choosable, selection) if policy.certificate.enabled else None
+        # A candidate may count as its best unit or line alone, so `available` has the sums over all units.
+        sums = zip(choosable.lanes, selection.used, choosable.available, strict=True)
         bounds = [
-            GroupBounds(lane.name, lane.floor, lane.ceiling, used < lane.floor)
-            for lane, used in zip(choosable.lanes, selection.used, strict=True)
+            GroupBounds(lane.name, lane.floor, lane.ceiling, used < lane.floor, available=available)
+            for lane, used, available in sums
         ]
         selected = [choosable.artifacts[index] for index in order]
         if competition is not None and competition.cut:
             ranked = competition.gather(task)
             selected = in_output_order(ranked)
-        if competition is not None:
-            # A candidate may count as its best unit or line alone, so these are the sums over all units.
-            both = zip(bounds, choosable.available, strict=True)
-            bounds = [replace(bound, available=available) for bound, available in both]
         query = UNSET if competition is None else competition.match
         answer = Verdicts(
             verdicts=ranked, score_parts=SCORE_PARTS, groups=bounds, certificate=certificate, query=query
