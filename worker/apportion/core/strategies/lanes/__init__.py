@@ -38,7 +38,7 @@ from apportion.core.strategies.lanes.policy import SCORE_PARTS, WHOLE, Lane, Lan
 from apportion.core.strategies.lanes.prefix_report import report_prefix
 from apportion.core.strategies.lanes.prefix_state import items_of
 from apportion.core.strategies.lanes.rank import Artifact, open_lanes, rank, set_marks
-from apportion.core.strategies.lanes.render import render, report_excerpts
+from apportion.core.strategies.lanes.render import render
 from apportion.core.strategies.lanes.select import (
     Choosable,
     Selection,
@@ -47,7 +47,7 @@ from apportion.core.strategies.lanes.select import (
     output_order,
     settle,
 )
-from apportion.core.strategies.lanes.single_line import select_line
+from apportion.core.strategies.lanes.single_line import with_excerpts
 from apportion.core.strategies.lanes.units import compete, in_output_order
 from apportion.core.strategy_api.certificate import BoundedChoice, Cap, certify
 from apportion.core.strategy_api.levers import Ceiling, Lever, Levers, Meaning, ScoreField
@@ -165,10 +165,9 @@ class LanesStrategy:
         selection, order, holding = _select(task, ranked, choosable)
         certificate = _certificate(policy, choosable, selection) if policy.certificate.enabled else None
         # A candidate may count as its best unit or line alone, so `available` has the sums over all units.
-        sums = zip(choosable.lanes, selection.used, choosable.available, strict=True)
         bounds = [
-            GroupBounds(lane.name, lane.floor, lane.ceiling, used < lane.floor, available=available)
-            for lane, used, available in sums
+            GroupBounds(lane.name, lane.floor, lane.ceiling, used < lane.floor, available=cost)
+            for lane, used, cost in zip(choosable.lanes, selection.used, choosable.available, strict=True)
         ]
         selected = [choosable.artifacts[index] for index in order]
         if competition is not None and competition.cut:
@@ -184,9 +183,7 @@ class LanesStrategy:
         if holding is None and not choosable.has_quotas and not policy.overlap.threshold:
             record_near_misses(choosable, selection)
         if competition is not None:
-            if not rendered.artifacts and (line := select_line(ranked, task)) is not None:
-                rendered = render([line], policy, task.limit_tokens, task.counter) or rendered
-            report_excerpts(rendered)
+            rendered = with_excerpts(rendered, ranked, task)
         answer = replace(answer, standing=rendered.artifacts, text=rendered.text, used_tokens=rendered.tokens)
         return answer if holding is None else report_prefix(answer, holding, rendered, task)
 

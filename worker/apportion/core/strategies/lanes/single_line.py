@@ -14,6 +14,7 @@ from apportion.core.shrink import ShrinkStrategy
 from apportion.core.strategies.lanes.excerpt import ExcerptForms
 from apportion.core.strategies.lanes.own_part import LanesTask
 from apportion.core.strategies.lanes.rank import Artifact
+from apportion.core.strategies.lanes.render import Rendered, render, report_excerpts
 from apportion.core.strategies.lanes.select import has_quota
 from apportion.core.strategies.lanes.text import rendered, with_headings
 from apportion.core.strategies.lanes.units import count_whole
@@ -26,7 +27,15 @@ _TRIED_MAX = 64
 """The number of lines that are tried, before the first, the last and the shortest line."""
 
 
-def select_line(ranked: Iterable[Artifact], task: LanesTask) -> Artifact | None:
+def with_excerpts(made: Rendered, ranked: Iterable[Artifact], task: LanesTask) -> Rendered:
+    """Return a text, or that of a single line if it is empty and a line fits; report its excerpts."""
+    if not made.artifacts and (line := _select_line(ranked, task)) is not None:
+        made = render([line], task.policy, task.limit_tokens, task.counter) or made
+    report_excerpts(made)
+    return made
+
+
+def _select_line(ranked: Iterable[Artifact], task: LanesTask) -> Artifact | None:
     """Select the best line that fits, of the best-ranked candidate that has one; None if no line fits.
 
     A candidate is relevant to the query, and has no blank lines. A line is better if it contains more terms
