@@ -7,19 +7,21 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import query_rules
-from support.composing import answer, lanes_policy, request
-from support.drawn_lanes import constraints, tables, vitals
-from support.drawn_query import candidates, contents, queries, query_tables
-from support.lanes_model import COUNTS
+from support.composing import answer, candidate, lanes_policy, request
+from support.drawn_lanes import constraints, labels, tables, vitals
+from support.drawn_query import candidates, contents, queries, query_tables, unspaced
+from support.lanes_model import COUNTS, labelled
 from support.query_model import QueryModel, Unit
 
 from apportion.core.compose import Answered
 from apportion.core.query.passages import passages_of
 from apportion.core.query.reading import read_contents
 from apportion.core.query.terms import ENTRY, is_term, occurring_terms
+from apportion.engine.counters import COUNTERS
 
 SETTINGS = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 TOTAL = 10_000
+NO_CONSTRAINTS = dict.fromkeys(("must_exclude", "pinned", "must_include", "lane_requirements"), ())
 asked_for = st.fixed_dictionaries(
     {
         "query": queries,
@@ -157,3 +159,34 @@ def test_units_overlap_with_units_of_other_candidates(
         for candidate in outcome.decision.candidates
     ]
     assert [each or None for each in actual] == [artifact.redundant for artifact in model.ranked]
+
+
+@SETTINGS
+@given(
+    unspaced.filter(lambda text: text.strip() and not query_rules.has_blank_lines(text)),
+    labels,
+    st.integers(0, 40),
+    st.sampled_from([*COUNTS, "o200k_base"]),
+    st.sampled_from([{}, {}, {"source": "s"}]),
+)
+def test_a_room_for_a_line_is_never_empty(
+    content: str, label: dict[str, str], more: int, counter: str, source: dict[str, str]
+) -> None:
+    lines = query_rules.lines_of(content)
+    starts = itertools.accumulate([len(line) + 1 for line in lines], initial=0)
+    pieces = itertools.pairwise([min(start, len(content)) for start in starts])
+    forms = [labelled(label, query_rules.shown(content, [piece])) for piece in pieces]
+    full = [form for form, line in zip(forms, lines, strict=True) if not query_rules.is_blank(line)]
+    least = min(map(COUNTERS[counter].count, full))
+    offered = [candidate("a", 1, content=content, **label, **source)]
+    asked: dict[str, Any] = {"query": "jobs", "budget_tokens": least + more}
+    lanes = {"local": {"priority": 0, "min_tokens": 0, "max_tokens": 1_000, "max_share_per_source": 20}}
+    table: dict[str, Any] = {"lanes": lanes, "counter": counter, "shrink": {"floor_tokens": 100}}
+    outcome = answer(request(offered, **asked), lanes_policy(budget_tokens=TOTAL, **table))
+    assert outcome.composed.tokens.used <= least + more
+    if any("job" in query_rules.terms(line) for line in lines):
+        assert outcome.composed.text or (source and least > 20)
+        if counter in COUNTS:
+            asked |= {"constraints": NO_CONSTRAINTS, "vitals": {}}
+            query = {"weight": 500, "passage_characters": 2_400}
+            assert_agrees(QueryModel(offered, asked, {**table, "query": query}), outcome)

@@ -6,6 +6,7 @@ It uses the rules of lanes (`lanes_model`) and the definitions of terms and pass
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import accumulate, pairwise
 from typing import Any
 
 from apportion.core.shrink import SHRINK_BY_KIND, Shrunk
@@ -169,7 +170,39 @@ class QueryModel(Model):
             if unit.is_excerpt:
                 unit.raw = {**unit.whole, "content": unit.excerpt(len(unit.kept))}
         self.ranked = candidates
-        return super().render()
+        done = super().render()
+        if done and not self.chosen:
+            any(map(self.shows_line, candidates))
+        return done
+
+    def shows_line(self, unit: RankedCandidate) -> bool:
+        """Choose the best line of a candidate that fits, if the answer has nothing else."""
+        too_large = {"budget_exceeded", "lane_max_reached", "source_max_reached", "dropped_after_render"}
+        refused = unit.reason in too_large
+        if not (refused and self.most and isinstance(unit, Unit) and unit.lexical):
+            return False
+        content = unit.whole["content"]
+        if SHRINK_BY_KIND[unit.whole["kind"]] == "never" or query_rules.has_blank_lines(content):
+            return False
+        lane, terms = self.lanes[unit.lane], set(query_rules.terms(self.query))
+        room = lane["max_tokens"]
+        if "source" in unit.whole:
+            room = room * lane.get("max_share_per_source", 1_000) // 1_000
+        lines = [line + "\n" for line in query_rules.lines_of(content)]
+        ends = [min(end, len(content)) for end in accumulate(map(len, lines), initial=0)]
+        full = [place for place, line in enumerate(lines) if not query_rules.is_blank(line[:-1])]
+        full.sort(key=lambda place: -sum(term in lines[place].lower() for term in terms))
+        self.chosen, unit.passages, unit.is_cut = [unit], list(pairwise(ends)), True
+        for unit.header in (query_rules.header_of(content, len(content)), 0):
+            for place in full if len(lines) > 1 else ():
+                unit.kept, text = [place], query_rules.shown(content, [unit.passages[place]], unit.header)
+                unit.form = Shrunk(text, self.cost_of(unit, text))
+                if ends[place] >= unit.header and unit.form.tokens <= room and self.fits():
+                    unit.raw, unit.reason, unit.margin = {**unit.whole, "content": text}, None, None
+                    self.charged = unit.form.tokens
+                    return True
+        self.chosen = []
+        return False
 
     def forms(self, candidate: RankedCandidate, least: int) -> list[Shrunk]:
         assert isinstance(candidate, Unit)

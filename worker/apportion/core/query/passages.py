@@ -95,11 +95,11 @@ def passages_of(content: str, most: int, line_most: int = 0) -> Passages:
         return Passages((0, length))
     if has_blank_lines(content):
         return Passages((*_cut(content, most), length))
-    header = _header_end(content)
+    header = header_end(content)
     return Passages((*_cut_lines(content, most, line_most or most), length), header if header <= most else 0)
 
 
-def _header_end(content: str) -> int:
+def header_end(content: str) -> int:
     """Return the offset behind the two lines of a Markdown table's header; 0 if there is none."""
     middle = content.find("\n") + 1
     end = content.find("\n", middle) + 1

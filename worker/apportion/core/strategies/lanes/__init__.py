@@ -38,7 +38,7 @@ from apportion.core.strategies.lanes.policy import SCORE_PARTS, WHOLE, Lane, Lan
 from apportion.core.strategies.lanes.prefix_report import report_prefix
 from apportion.core.strategies.lanes.prefix_state import items_of
 from apportion.core.strategies.lanes.rank import Artifact, open_lanes, rank, set_marks
-from apportion.core.strategies.lanes.render import render, report_excerpts
+from apportion.core.strategies.lanes.render import render
 from apportion.core.strategies.lanes.select import (
     Choosable,
     Selection,
@@ -47,6 +47,7 @@ from apportion.core.strategies.lanes.select import (
     output_order,
     settle,
 )
+from apportion.core.strategies.lanes.single_line import with_excerpts
 from apportion.core.strategies.lanes.units import compete, in_output_order
 from apportion.core.strategy_api.certificate import BoundedChoice, Cap, certify
 from apportion.core.strategy_api.levers import Ceiling, Lever, Levers, Meaning, ScoreField
@@ -163,17 +164,15 @@ class LanesStrategy:
         choosable = choosable_of(ranked, lanes.values(), task.limit_tokens)
         selection, order, holding = _select(task, ranked, choosable)
         certificate = _certificate(policy, choosable, selection) if policy.certificate.enabled else None
+        # A candidate may count as its best unit or line alone, so `available` has the sums over all units.
         bounds = [
-            GroupBounds(lane.name, lane.floor, lane.ceiling, used < lane.floor)
-            for lane, used in zip(choosable.lanes, selection.used, strict=True)
+            GroupBounds(lane.name, lane.floor, lane.ceiling, used < lane.floor, available=cost)
+            for lane, used, cost in zip(choosable.lanes, selection.used, choosable.available, strict=True)
         ]
         selected = [choosable.artifacts[index] for index in order]
         if competition is not None and competition.cut:
             ranked = competition.gather(task)
             selected = in_output_order(ranked)
-            # A rejected candidate counts as its best unit alone, so these are the sums over all units.
-            both = zip(bounds, choosable.available, strict=True)
-            bounds = [replace(bound, available=available) for bound, available in both]
         query = UNSET if competition is None else competition.match
         answer = Verdicts(
             verdicts=ranked, score_parts=SCORE_PARTS, groups=bounds, certificate=certificate, query=query
@@ -184,7 +183,7 @@ class LanesStrategy:
         if holding is None and not choosable.has_quotas and not policy.overlap.threshold:
             record_near_misses(choosable, selection)
         if competition is not None:
-            report_excerpts(rendered)
+            rendered = with_excerpts(rendered, ranked, task)
         answer = replace(answer, standing=rendered.artifacts, text=rendered.text, used_tokens=rendered.tokens)
         return answer if holding is None else report_prefix(answer, holding, rendered, task)
 

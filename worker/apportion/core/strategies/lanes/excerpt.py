@@ -17,11 +17,13 @@ from apportion.core.shrink.ladder import Rung
 class ExcerptForms:
     """The forms of an excerpt: form k shows the best k chosen passages, in the order of the content."""
 
-    def __init__(self, content: str, passages: Passages, chosen: Sequence[int]) -> None:
-        """`chosen` are the indices of passages, the best first."""
+    def __init__(
+        self, content: str, passages: Passages, chosen: Sequence[int], lines: Sequence[int] | None = None
+    ) -> None:
+        """`chosen` are the indices of passages, the best first. `lines` are `passages.lines`, if known."""
         self._content = content
         self._passages = passages
-        self._lines = passages.lines(content)
+        self._lines = passages.lines(content) if lines is None else lines
         self._chosen = chosen
         self._kept: dict[str, int] = {}
         self.text = self._render(len(chosen))

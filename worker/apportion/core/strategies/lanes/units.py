@@ -87,7 +87,7 @@ class Competition(Struct, frozen=True):
                 self._select(artifact, chosen[name])
                 selected.append(artifact)
             artifact.prepared = self.cut[name].artifact.prepared
-        _count_whole(selected, task)
+        count_whole(selected, task)
         return candidates
 
     def _select(self, best: Artifact, chosen: Sequence[Artifact]) -> None:
@@ -255,7 +255,7 @@ def _ranked_units(
     return competing
 
 
-def _count_whole(selected: Sequence[Artifact], task: LanesTask) -> None:
+def count_whole(selected: Sequence[Artifact], task: LanesTask) -> None:
     """Set the exact count of each whole candidate, in the template if the policy has one."""
     template = task.policy.render.template
     prepared = [artifact.prepared for artifact in selected]
