@@ -79,7 +79,7 @@ def asked(question: Any) -> Any:
     return {"messages": [HumanMessage(question)]}
 
 
-def thread(name: str) -> dict[str, Any]:
+def thread(name: str) -> Any:
     """Return the configuration that names a thread."""
     return {"configurable": {"thread_id": name}}
 

@@ -52,7 +52,7 @@ class OpenAIChat(Shape):
         if not isinstance(called, dict):
             return countable(call)
         given = called.get(ARGUMENTS[kind])
-        if call.keys() == _CALL and called.keys() == _CALLED and f"{call['id']}{called}".isascii():
+        if type(given) is str and call.keys() == _CALL and called.keys() == _CALLED and given.isascii():
             return call  # most calls
         if "id" not in call and not isinstance(given, str):
             call = {**call, "id": self.paired_id("call", called.get("name"))}
