@@ -6,6 +6,7 @@ the budget alone. So it is the same in every turn. Results of one message's call
 result whose share is too small to read is cleared.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -145,12 +146,10 @@ class Shortener:
 
     def _share(self, indices: Sequence[int], most: int, together: int) -> int:
         """Return the largest text: `most`, or the largest part of `together` that all of them keep to."""
+        if not together:
+            return most
         counts = [self._counted.texts[index] for index in indices if self._can_be_shorter(index)]
-        for parts in range(1, len(counts) + 1):
-            share = min(most or together, together // parts) if together else most
-            if not together or sum([min(count, share) for count in counts]) <= together:
-                return share
-        return most
+        return min(most or together, _part(counts, together))
 
     def _can_be_shorter(self, index: int) -> bool:
         return self._counted.chat.roles[index] in _ROLES
@@ -178,14 +177,21 @@ def shortened(content: Any, tokens: int, share: int, counter: TokenCounter) -> A
     """Return a content whose text has at most about `share` tokens; other blocks stay."""
     if isinstance(content, str):
         return _shortened_block(content, tokens, share, counter)
-    counts = [counter.count(text_of([block])) for block in content]
-    parts = 1
-    while sum([min(count, share // parts) for count in counts]) > share:
-        parts += 1
+    counts = counter.count_many([text_of([block]) for block in content])
+    part = _part(counts, share)
     return [
-        _shortened_block(block, count, share // parts, counter) if count > share // parts else block
+        _shortened_block(block, count, part, counter) if count > part else block
         for block, count in zip(content, counts, strict=True)
     ]
+
+
+def _part(counts: Sequence[int], together: int) -> int:
+    """Return the largest `together // n` so that the counts add up to `together` if each is at most that."""
+    numbers = range(1, len(counts) + 1)
+    found = bisect_left(
+        numbers, 1, key=lambda n: sum([min(count, together // n) for count in counts]) <= together
+    )
+    return together // (found + 1)
 
 
 def _shortened_block(block: Any, tokens: int, share: int, counter: TokenCounter) -> Any:
