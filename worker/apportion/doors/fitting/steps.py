@@ -339,7 +339,10 @@ def _require_sendable(call: FitCall, kept: Sequence[int], decision: ContextDecis
     if has_orphan or any(open_calls.values()):
         text = "each call needs its result and each result its call; complete them, or leave the message out"
         raise FitError(ErrorCode.INVALID_VALUE, text, chat.pointer(len(chat.counted) - 1), decision)
-    if chat.is_whole and (unnamed := _first_unnamed(chat, kept)) is not None:
+    is_whole = isinstance(chat.given, Mapping) and {"conversation", "previous_response_id"}.isdisjoint(
+        chat.given
+    )
+    if is_whole and (unnamed := _first_unnamed(chat, kept)) is not None:
         text = "a block names an id that no earlier block has; give the named block, or leave this one out"
         raise FitError(ErrorCode.INVALID_VALUE, text, chat.pointer(unnamed), decision)
     for index in sorted(set(_pins(call)).difference(kept)):

@@ -216,12 +216,6 @@ class ShapedChat(Struct, frozen=True, dict=True):
             return f"$.{system_field(self.shape, self.given)}"
         return f"$.{self.shape.field}[{source}]"
 
-    @property
-    def is_whole(self) -> bool:
-        """False if the provider may have earlier items of the chat, as Responses allows."""
-        body = self.given if isinstance(self.given, Mapping) else {"conversation": True}
-        return self.shape.field != "input" or not ({"conversation", "previous_response_id"} & body.keys())
-
     def sent(self, kept: Sequence[KeptMessage]) -> list[SentMessage]:
         """Return kept messages, in their order, in the caller's shape, without the system prompt."""
         pieces = [changed for message in kept for changed in self._changed(message)]
