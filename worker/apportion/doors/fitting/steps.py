@@ -150,11 +150,7 @@ def fit_steps(call: FitCall) -> Steps:
     count = COUNTERS[composed.tokens.counter].count
     sent, system, tokens = _with_artifacts(call, kept, text, count)
     used_tokens += tokens
-    last = call.chat.counted[-1].message
-    is_lost = not sent or (call.chat.shape.ends_with_user and sent[-1].role == "assistant" != last["role"])
-    if is_lost or (last["role"] == "user" and last["content"] == []):
-        text = "the last message is blank, which this shape's provider refuses; give it a text"
-        raise FitError(ErrorCode.INVALID_VALUE, text, call.chat.pointer(len(call.chat.counted) - 1), decision)
+    _require_last(call.chat, sent, decision)
     used_tokens += _open_with_user(call, kept, sent, count)
     sent = call.chat.merged(sent)
     assert used_tokens <= call.limit_tokens, "the parts of the limit add up to it"
@@ -352,6 +348,15 @@ def _require_sendable(call: FitCall, kept: Sequence[int], decision: ContextDecis
             "it belongs to a call without a result, or is inside of one; complete the call, or leave it out"
         )
         raise FitError(ErrorCode.INVALID_VALUE, text, chat.pointer(index), decision)
+
+
+def _require_last(chat: ShapedChat, sent: Sequence[SentMessage], decision: ContextDecision) -> None:
+    """Raise FitError if the last message is left out or has no block, and the provider refuses that."""
+    last = chat.counted[-1].message
+    is_lost = not sent or (chat.shape.ends_with_user and sent[-1].role == "assistant" != last["role"])
+    if is_lost or (last["role"] == "user" and last["content"] == []):
+        text = "the last message is blank, which this shape's provider refuses; give it a text"
+        raise FitError(ErrorCode.INVALID_VALUE, text, chat.pointer(len(chat.counted) - 1), decision)
 
 
 def _first_unnamed(chat: ShapedChat, kept: Sequence[int]) -> int | None:

@@ -100,6 +100,8 @@ class Responses(Shape):
         content: list[Any] = []
         calls: list[Any] = []
         pieces: list[ItemPiece] = []
+        while len(indices) > 1 and items[indices[-1]].get("type") == "reasoning":
+            indices = indices[:-1]  # nothing follows it
         for index in indices:
             item = items[index]
             kind, written = item.get("type", "message"), item.get("content")
