@@ -128,8 +128,7 @@ def fit_steps(call: FitCall) -> Steps:
     """Yield the requests of a call, receive their answers, and return the fitted chat.
 
     Raises:
-        FitError: the messages are not JSON, or the kept ones cannot be sent; an answer has no messages; or
-            the counters of both policies differ.
+        FitError: messages are not JSON or cannot be sent, an answer has none, or both counters differ.
     """
     _require_json(call.chat)
     answer = yield _chat_request(call)
@@ -149,9 +148,8 @@ def fit_steps(call: FitCall) -> Steps:
             raise FitError(ErrorCode.INVALID_POLICY, message, "$.options.artifacts_policy", decision)
     count = COUNTERS[composed.tokens.counter].count
     sent, system, tokens = _with_artifacts(call, kept, text, count)
-    used_tokens += tokens
     _require_last(call.chat, sent, decision)
-    used_tokens += _open_with_user(call, kept, sent, count)
+    used_tokens += tokens + _open_with_user(call, kept, sent, count)
     sent = call.chat.merged(sent)
     assert used_tokens <= call.limit_tokens, "the parts of the limit add up to it"
     messages = [message.message for message in sent]
@@ -335,9 +333,8 @@ def _require_sendable(call: FitCall, kept: Sequence[int], decision: ContextDecis
     if has_orphan or any(open_calls.values()):
         text = "each call needs its result and each result its call; complete them, or leave the message out"
         raise FitError(ErrorCode.INVALID_VALUE, text, chat.pointer(len(chat.counted) - 1), decision)
-    is_whole = isinstance(chat.given, Mapping) and {"conversation", "previous_response_id"}.isdisjoint(
-        chat.given
-    )
+    at_provider = {"conversation", "previous_response_id"}
+    is_whole = isinstance(chat.given, Mapping) and at_provider.isdisjoint(chat.given)
     if is_whole and (unnamed := _first_unnamed(chat, kept)) is not None:
         text = "a block names an id that no earlier block has; give the named block, or leave this one out"
         raise FitError(ErrorCode.INVALID_VALUE, text, chat.pointer(unnamed), decision)
