@@ -103,8 +103,7 @@ class Shape(ABC):
 
     def __init__(self) -> None:
         self._numbers = Counter[tuple[str, str]]()
-        self.repeats = Counter[int]()
-        """Number of repeated blocks, which are left out, by item."""
+        self.repeats = Counter[int]()  # repeated blocks, which are left out, by item
 
     @abstractmethod
     def recognises(self, body: Mapping[str, Any], items: Sequence[Item]) -> bool:

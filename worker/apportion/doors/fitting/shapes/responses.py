@@ -43,15 +43,14 @@ class Responses(Shape):
         return any(isinstance(kind, str) for kind in kinds) or any(kind in _BLOCKS[:2] for kind in blocks)
 
     def read(self, items: Sequence[Item]) -> Iterator[Counted]:
-        """Yield a message for each response, and for each other item, without items with a repeated id.
-
-        Of these, the first that follows its reasoning stays, or else the first.
-        """
+        """Yield a message for each response, and for each other item, without items with a repeated id."""
         response: list[int] = []
         places: dict[str, int] = {}
         thoughts = {index + 1 for index, item in enumerate(items) if item.get("type") == "reasoning"}
         for index in sorted(range(len(items)), key=lambda index: (index not in thoughts, index)):
-            places.setdefault(str(items[index].get("id")), index)
+            places.setdefault(
+                str(items[index].get("id")), index
+            )  # the first behind its reasoning, or the first
         for index, item in enumerate(items):
             if item.get("id") and places[str(item["id"])] != index:
                 continue
