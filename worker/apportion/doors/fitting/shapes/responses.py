@@ -48,9 +48,7 @@ class Responses(Shape):
         places: dict[str, int] = {}
         thoughts = {index + 1 for index, item in enumerate(items) if item.get("type") == "reasoning"}
         for index in sorted(range(len(items)), key=lambda index: (index not in thoughts, index)):
-            places.setdefault(
-                str(items[index].get("id")), index
-            )  # the first behind its reasoning, or the first
+            places.setdefault(str(items[index].get("id")), index)  # the first behind reasoning, or of all
         for index, item in enumerate(items):
             if item.get("id") and places[str(item["id"])] != index:
                 continue
