@@ -104,7 +104,7 @@ def fitted_or_refused(shape: str, body: Body, limit_tokens: int) -> Body | None:
 
 @shapes
 @given(data=st.data(), limit_tokens=limits)
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 def test_a_valid_chat_stays_valid_and_is_not_refused_in_vain(
     shape: str, data: st.DataObject, limit_tokens: int
 ) -> None:
@@ -118,7 +118,7 @@ def test_a_valid_chat_stays_valid_and_is_not_refused_in_vain(
 
 @pytest.mark.parametrize("shape", REPAIRED)
 @given(data=st.data(), done=damages, limit_tokens=limits | st.just(WITHOUT_CUT))
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 def test_a_damaged_chat_is_repaired_or_refused(
     shape: str, data: st.DataObject, done: Any, limit_tokens: int
 ) -> None:

@@ -50,7 +50,7 @@ class FitOptions(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_u
     pinned: Sequence[int] = ()
     """Indices of messages that are always sent."""
     begins_with_user: bool = False
-    """If a cut chat begins with the assistant, a user message is added before it; always for Anthropic."""
+    """If a cut chat begins with the assistant, a user message is added; always for Anthropic."""
     fixed: Literal["all", "first", "newest", "first_and_newest"] = "first_and_newest"
     """The system and developer messages that are always sent; the others are history.
 
@@ -78,7 +78,7 @@ class Fitted(Struct, frozen=True, kw_only=True):
     """The caller's body with the messages that fit; their list if a list came."""
     messages: list[Any]
     sources: tuple[int | None, ...]
-    """The index of the caller's message for each message; None for a message that `fit` has added."""
+    """The index of the caller's message (the first of merged messages) for each message; None if added."""
     system: Any
     """The system prompt of a body, in its shape; None if it has none."""
     used_tokens: int

@@ -136,8 +136,7 @@ def fit_steps(call: FitCall) -> Steps:
     """Yield the requests of a call, receive their answers, and return the fitted chat.
 
     Raises:
-        FitError: the messages are not JSON, or the kept ones cannot be sent; an answer has no messages; or
-            the counters of both policies differ.
+        FitError: messages are not JSON or cannot be sent, an answer has none, or both counters differ.
     """
     _require_json(call.chat)
     answer = yield _chat_request(call)
@@ -155,7 +154,7 @@ def fit_steps(call: FitCall) -> Steps:
             raise FitError(ErrorCode.INVALID_POLICY, message, "$.options.artifacts_policy", decision)
     count = COUNTERS[composed.tokens.counter].count
     sent, system, tokens = _with_artifacts(call, kept, text, count)
-    _require_ends(call, sent, decision)
+    _require_last(call.chat, sent, decision)
     used_tokens = composed.tokens.used + tokens + _open_with_user(call, kept, sent, count)
     sent = call.chat.merged(sent)
     assert used_tokens <= call.limit_tokens, "the parts of the limit add up to it"
@@ -189,15 +188,6 @@ def _failure(call: FitCall, status: Status, decision: ContextDecision) -> FitErr
             f"largest: {', '.join(largest)}; {message}"
         )
     return FitError(status, message, f"$.{argument}", decision)
-
-
-def _require_ends(call: FitCall, sent: Sequence[SentMessage], decision: ContextDecision) -> None:
-    """Raise FitError if no message is left, or if the chat would end as its provider refuses."""
-    chat, last = call.chat, call.chat.counted[-1].message
-    is_lost = not sent or (chat.shape.ends_with_user and sent[-1].role == "assistant" != last["role"])
-    if is_lost or (last["role"] == "user" and last["content"] == []):
-        text = "the last message is blank, which this shape's provider refuses; give it a text"
-        raise FitError(ErrorCode.INVALID_VALUE, text, chat.pointer(len(chat.counted) - 1), decision)
 
 
 def _open_with_user(
@@ -374,7 +364,9 @@ def _require_sendable(call: FitCall, kept: Sequence[int], decision: ContextDecis
     if has_orphan or any(open_calls.values()):
         text = "each call needs its result and each result its call; complete them, or leave the message out"
         raise FitError(ErrorCode.INVALID_VALUE, text, chat.pointer(len(chat.counted) - 1), decision)
-    unnamed = _first_unnamed(chat, kept) if chat.is_whole else None
+    at_provider = {"conversation", "previous_response_id"}
+    is_whole = isinstance(chat.given, Mapping) and at_provider.isdisjoint(chat.given)
+    unnamed = _first_unnamed(chat, kept) if is_whole else None
     if unnamed is not None:
         text = "a block names an id that no earlier block has; give the named block, or leave this one out"
         raise FitError(ErrorCode.INVALID_VALUE, text, chat.pointer(unnamed), decision)
@@ -385,6 +377,15 @@ def _require_sendable(call: FitCall, kept: Sequence[int], decision: ContextDecis
             "it belongs to a call without a result, or is inside of one; complete the call, or leave it out"
         )
         raise FitError(ErrorCode.INVALID_VALUE, text, chat.pointer(index), decision)
+
+
+def _require_last(chat: ShapedChat, sent: Sequence[SentMessage], decision: ContextDecision) -> None:
+    """Raise FitError if the last message is left out or has no block, and the provider refuses that."""
+    last = chat.counted[-1].message
+    is_lost = not sent or (chat.shape.ends_with_user and sent[-1].role == "assistant" != last["role"])
+    if is_lost or (last["role"] == "user" and last["content"] == []):
+        text = "the last message is blank, which this shape's provider refuses; give it a text"
+        raise FitError(ErrorCode.INVALID_VALUE, text, chat.pointer(len(chat.counted) - 1), decision)
 
 
 def _first_unnamed(chat: ShapedChat, kept: Sequence[int]) -> int | None:

@@ -1,6 +1,5 @@
 """Messages of Anthropic's API."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypeAlias, TypedDict
 
@@ -28,10 +27,6 @@ class Anthropic(Shape):
     # https://docs.anthropic.com/en/api/messages
     unread = frozenset({"cache_control", "citations", "signature", "encrypted_content", "encrypted_index"})
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._seen = Counter[str]()
-
     def recognises(self, body: Mapping[str, Any], items: Sequence[Item]) -> bool:
         """Return whether a body came, and not OpenAI's, or a list with blocks of Anthropic's tools."""
         is_own = any(block.get("type") in ("tool_use", "tool_result") for block in blocks_of(items))
@@ -44,9 +39,9 @@ class Anthropic(Shape):
     def part(self, block: Any, role: str, pointer: str) -> Part:
         kind = str(block.get("type")) if isinstance(block, dict) else ""
         if kind.endswith(("tool_use", "_tool_result")):
-            named = f"{kind} {block.get('id') or block.get('tool_use_id')}"
-            self._seen[named] += 1
-            if self._seen[named] > 1:
+            named = (kind, str(block.get("id") or block.get("tool_use_id")))
+            self._numbers[named] += 1
+            if self._numbers[named] > 1:
                 return "repeat", {}
         if kind not in ("tool_use", "tool_result"):
             return super().part(block, role, pointer)

@@ -105,8 +105,7 @@ class Shape(ABC):
 
     def __init__(self) -> None:
         self._numbers = Counter[tuple[str, str]]()
-        self.repeats = Counter[int]()
-        """Number of repeated blocks, which are left out, by item."""
+        self.repeats = Counter[int]()  # repeated blocks, which are left out, by item
 
     @abstractmethod
     def recognises(self, body: Mapping[str, Any], items: Sequence[Item]) -> bool:
@@ -222,12 +221,6 @@ class ShapedChat(Struct, frozen=True, dict=True):
         if source == SYSTEM:
             return f"$.{system_field(self.shape, self.given)}"
         return f"$.{self.shape.field}[{source}]"
-
-    @property
-    def is_whole(self) -> bool:
-        """False if the provider may have earlier items of the chat, as Responses allows."""
-        body = self.given if isinstance(self.given, Mapping) else {"conversation": True}
-        return self.shape.field != "input" or not ({"conversation", "previous_response_id"} & body.keys())
 
     def sent(self, kept: Sequence[KeptMessage]) -> list[SentMessage]:
         """Return kept messages, in their order, in the caller's shape, without the system prompt."""

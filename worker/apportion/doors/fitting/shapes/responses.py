@@ -43,15 +43,12 @@ class Responses(Shape):
         return any(isinstance(kind, str) for kind in kinds) or any(kind in _BLOCKS[:2] for kind in blocks)
 
     def read(self, items: Sequence[Item]) -> Iterator[Counted]:
-        """Yield a message for each response, and for each other item, without items with a repeated id.
-
-        Of these, the first that follows its reasoning stays, or else the first.
-        """
+        """Yield a message for each response, and for each other item, without items with a repeated id."""
         response: list[int] = []
         places: dict[str, int] = {}
         thoughts = {index + 1 for index, item in enumerate(items) if item.get("type") == "reasoning"}
         for index in sorted(range(len(items)), key=lambda index: (index not in thoughts, index)):
-            places.setdefault(str(items[index].get("id")), index)
+            places.setdefault(str(items[index].get("id")), index)  # the first behind reasoning, or of all
         for index, item in enumerate(items):
             if item.get("id") and places[str(item["id"])] != index:
                 continue
@@ -98,6 +95,8 @@ class Responses(Shape):
         content: list[Any] = []
         calls: list[Any] = []
         pieces: list[ItemPiece] = []
+        while len(indices) > 1 and items[indices[-1]].get("type") == "reasoning":
+            indices = indices[:-1]  # nothing follows it
         for index in indices:
             item = items[index]
             kind, written = item.get("type", "message"), item.get("content")
