@@ -61,8 +61,8 @@ class Chat(Struct, frozen=True, dict=True):
     """The media of its content, by index of the message."""
     files: list[int]
     """Index of a message, for each file in its other fields."""
-    blank: list[int]
-    """Messages without anything for the model to read but thoughts, results apart."""
+    rich: set[int]
+    """Messages with more for the model to read than text, thoughts, calls and a result."""
     defined: list[Link]
     named: list[Link]
 
@@ -80,6 +80,16 @@ class Chat(Struct, frozen=True, dict=True):
             if index in self.results and open_calls[self.results[index]]:
                 callers[index] = open_calls[self.results[index]].pop()
         return callers
+
+    @property
+    def blank(self) -> list[int]:
+        """The messages without anything for the model to read but thoughts; no result is blank."""
+        full = self.rich.union(self.calls, self.results)
+        return [
+            index
+            for index, text in enumerate(self.texts)
+            if index not in full and not text.strip(WHITE_SPACE)
+        ]
 
     def content_costs(
         self, texts: Sequence[int], counter: TokenCounter, policy: ConversationPolicy
@@ -126,27 +136,26 @@ def read(history: Sequence[dict[str, Any]], new_message: dict[str, Any]) -> Chat
     Raises:
         EventError: the role is unknown, or a call or a result has no id.
     """
-    chat = Chat([], [], [], [], {}, {}, {}, [], [], [], [])
+    chat = Chat([], [], [], [], {}, {}, {}, [], set(), [], [])
     roles, texts = chat.roles, chat.texts
     found = Found({}, [], {}, [])
     for message in (*history, new_message):
         role, content = message.get("role", ""), message.get("content")
-        name = message.get("tool_call_id")
-        if role == "tool" and len(message) == 3 and type(content) is type(name) is str and name:  # noqa: PLR2004 - and the id
-            chat.results[len(texts)] = name
-        elif len(message) != 2 or type(content) is not str or role not in _PLAIN_ROLES:  # noqa: PLR2004 - role and content
+        if type(content) is not str or len(message) != 2 or role not in _PLAIN_ROLES:  # noqa: PLR2004 - role and content
             index = len(texts)
-            content = _read_one(chat, found, index, message, pointer_of(index, len(history)))
-        elif not content.strip(WHITE_SPACE):
-            chat.blank.append(len(texts))
+            name = message.get("tool_call_id")
+            if role == "tool" and len(message) == 3 and type(content) is type(name) is str and name:  # noqa: PLR2004 - and the id
+                chat.results[index] = name
+            else:
+                content = _read_one(chat, found, index, message, pointer_of(index, len(history)))
         roles.append(role)
         texts.append(content)
-    chat.extras.extend(
-        zip(found.owners, map(bytes.decode, canonical_json_of_each(found.extras)), strict=True)
-    )
-    chat.blocks.extend(
-        zip(found.owners_of_blocks, map(bytes.decode, canonical_json_of_each(found.blocks)), strict=True)
-    )
+    for counted, values, owners in (
+        (chat.extras, found.extras, found.owners),
+        (chat.blocks, found.blocks, found.owners_of_blocks),
+    ):
+        if values:
+            counted.extend(zip(owners, map(bytes.decode, canonical_json_of_each(values)), strict=True))
     return chat
 
 
@@ -187,15 +196,10 @@ def text_of(content: Any) -> str:
     return "".join(texts)
 
 
-def is_blank(block: Any) -> bool:
-    """Return whether a block is a text without a visible character."""
-    return is_text(block) and not text_of([block]).strip(WHITE_SPACE)
-
-
 def _read_one(chat: Chat, found: Found, index: int, message: dict[str, Any], pointer: str) -> str:
     """Check a message, and return its content as text; records everything else in `chat`."""
     role = _role(message, pointer)
-    calls = _read_calls(chat, found, index, message, pointer)
+    _read_calls(chat, found, index, message, pointer)
     if role == "tool":
         chat.results[index] = _id(message, "tool_call_id", pointer, "a result names the call that it answers")
     elif message.get("tool_call_id") is not None:
@@ -212,9 +216,8 @@ def _read_one(chat: Chat, found: Found, index: int, message: dict[str, Any], poi
         found.extras[pointer] = without if files else others
         found.owners.append(index)
         chat.files.extend([index] * files)
-    has_more = has_more or bool(others.keys() - {"name", "metadata"})
-    if not (text.strip(WHITE_SPACE) or has_more or calls or role == "tool"):
-        chat.blank.append(index)
+    if has_more or others.keys() - {"name", "metadata"}:
+        chat.rich.add(index)
     return text
 
 
@@ -227,22 +230,18 @@ def _role(message: Mapping[str, Any], pointer: str) -> str:
     return str(role)
 
 
-def _read_calls(
-    chat: Chat, found: Found, index: int, message: dict[str, Any], pointer: str
-) -> tuple[ToolCall, ...]:
+def _read_calls(chat: Chat, found: Found, index: int, message: dict[str, Any], pointer: str) -> None:
     calls, pointer = message.get("tool_calls"), f"{pointer}.tool_calls"
     if calls is None or calls == []:
-        return ()
+        return
     if message["role"] != "assistant":
         text = "only an assistant's message has tool calls; leave them out"
         raise EventError(ErrorCode.INVALID_VALUE, text, pointer)
     if not isinstance(calls, list):
         raise EventError(ErrorCode.WRONG_TYPE, "tool calls are a list", pointer)
-    own = tuple([_call(call, f"{pointer}[{number}]") for number, call in enumerate(calls)])
-    chat.calls[index] = own
+    chat.calls[index] = tuple([_call(call, f"{pointer}[{number}]") for number, call in enumerate(calls)])
     found.extras[pointer] = [_counted_call(chat, index, call) for call in calls]
     found.owners.append(index)
-    return own
 
 
 def _counted_call(chat: Chat, index: int, call: dict[str, Any]) -> Any:
