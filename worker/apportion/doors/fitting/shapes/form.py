@@ -165,10 +165,9 @@ class Shape(ABC):
             return (
                 text_block(native) if isinstance(native, str) else {"type": "json", "json": countable(native)}
             )
-        counted = {"type": "opaque", **countable(native, self.unread)}
         if isinstance(native.get("text"), str) and native.get("type", "text") in TEXTS:
-            return counted | {"type": "text"}
-        return stub_of(native) or counted
+            return {**countable(native, self.unread), "type": "text"}
+        return stub_of(native) or {"type": "opaque", **countable(native, self.unread)}
 
     def content(self, content: Any) -> Any:
         """Return a content as it is counted: a text, counted blocks, null, or other JSON."""
