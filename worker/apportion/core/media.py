@@ -35,6 +35,9 @@ _REFERENCES = (
     *("file_url", "document_url", "video_url", "audio_url", "file_uri", "fileUri", "file_id", "fileId"),
     *("s3Location", "id"),
 )
+_TEXTS = ("title", "context")
+_TEXT_BYTES_OF_A_PAGE = 1_500
+"""A page of a text file. A document costs 1,500 tokens a page by default, and no byte costs more than one."""
 _MIME_TYPES = ("media_type", "mime_type", "mimeType", "mediaType")
 _BASE64 = re.compile(r"[ \t\r\n]*(?:[A-Za-z0-9+/_=-]{32,}[ \t\r\n]+)*[A-Za-z0-9+/_=-]*")
 """Base64 in lines of 32 or more characters; words of a text without punctuation are shorter."""
@@ -94,7 +97,7 @@ def media_of(block: Mapping[str, Any]) -> Media | None:
         kind=kind,
         width=width,
         height=height,
-        pages=_pages(source) if kind == "document" else 0,
+        pages=_pages(source, _mime_type(fields, source)) if kind == "document" else 0,
         is_low=fields.get("detail") == "low",
         is_openai=name in _OPENAI or (name == "file" and isinstance(block.get("file"), Mapping)),
     )
@@ -115,7 +118,15 @@ def stub_of(block: Mapping[str, Any]) -> dict[str, Any] | None:
     stub: dict[str, Any] = {"type": "media", "media": media.kind}
     stub |= {key: size for key in ("width", "height", "pages") if (size := getattr(media, key))}
     stub |= ({"detail": "low"} if media.is_low else {}) | ({"form": "openai"} if media.is_openai else {})
+    stub |= texts_of(block)
     return stub | {"digest": hashlib.sha256(_digested(found[2])).hexdigest()[:32]}
+
+
+def texts_of(block: Mapping[str, Any]) -> dict[str, str]:
+    """Return the texts that a model reads beside a medium: the title and the context of a document."""
+    found = None if _is_stub(block) else _name_and_source(block)
+    fields = block if found is None else found[1]
+    return {name: text for name in _TEXTS if isinstance(text := fields.get(name), str) and text}
 
 
 def media_tokens(media: Media, *, image: str | int, document: int, audio: int, unknown_tokens: int) -> int:
@@ -202,15 +213,18 @@ def _name_and_source(block: Mapping[str, Any]) -> tuple[str, dict[str, Any], Any
 
 
 def _kind(name: str, fields: Mapping[str, Any], source: Any) -> Kind:
-    mime = next((mime for key in _MIME_TYPES if isinstance(mime := fields.get(key), str)), "")
-    if isinstance(source, str) and source.startswith("data:"):
-        mime = source[5:100]
-    family = mime.partition("/")[0]
+    family = _mime_type(fields, source).partition("/")[0]
     if family in ("image", "audio"):
         return cast("Kind", family)
     if family in ("application", "text"):
         return "document"
     return "unknown" if family == "video" else _KINDS[name]
+
+
+def _mime_type(fields: Mapping[str, Any], source: Any) -> str:
+    if isinstance(source, str) and source.startswith("data:"):
+        return source[5:100]
+    return next((mime for key in _MIME_TYPES if isinstance(mime := fields.get(key), str)), "")
 
 
 def _size(source: Any) -> tuple[int, int]:
@@ -229,8 +243,10 @@ def _size(source: Any) -> tuple[int, int]:
     return 0, 0
 
 
-def _pages(source: Any) -> int:
-    """Return the number of pages of a PDF; 0 if its bytes do not show it."""
+def _pages(source: Any, mime_type: str) -> int:
+    """Return the number of pages of a PDF or a text; 0 if its bytes do not show it."""
+    if mime_type.startswith("text/"):
+        return min(_MOST_PAGES, -(-len(_decoded(source, None)) // _TEXT_BYTES_OF_A_PAGE))
     if b"%PDF" not in _decoded(source, _HEAD_BYTES[0])[:1024]:
         return 0
     counts = map(int, _PAGE_COUNT.findall(_decoded(source, None)))

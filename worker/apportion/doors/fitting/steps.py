@@ -5,6 +5,7 @@ history does not depend on the artifacts, and a provider's cache can keep its be
 """
 
 import hashlib
+import operator
 import re
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -116,6 +117,10 @@ def read_call(
     Raises:
         FitError: an artifact is no candidate, `artifacts_tokens` is negative, or messages get no tokens.
     """
+    try:
+        limit_tokens = operator.index(limit_tokens)
+    except TypeError:
+        raise FitError(ErrorCode.WRONG_TYPE, "the limit is an integer", "$.limit_tokens") from None
     request_id = options.request_id or str(uuid4())
     call = FitCall(
         chat,
@@ -176,9 +181,9 @@ def _failure(call: FitCall, status: Status, decision: ContextDecision) -> FitErr
     argument, message = _FAILURES[status]
     margin = next((entry.margin for entry in decision.candidates if entry.margin), None)
     if status is Status.INFEASIBLE and margin is not None:
-        last = len(call.chat.counted) - 1
-        always = {f"messages/{index}": index for index in _pins(call)} | {"new_message": last}
-        found = [entry for entry in decision.candidates if entry.id in always]
+        always = {f"messages/{index}": index for index in range(len(call.chat.counted))}
+        always["new_message"] = len(call.chat.counted) - 1
+        found = [entry for entry in decision.candidates if entry.margin and entry.id in always]
         largest = [
             f"{call.chat.pointer(always[entry.id])} ({entry.kind}, {entry.tokens or 0} tokens)"
             for entry in sorted(found, key=lambda entry: -(entry.tokens or 0))[:_LARGEST]
@@ -341,7 +346,8 @@ def _kept(composed: ContextComposed, chat: ShapedChat) -> list[KeptMessage]:
         name = item.id.removeprefix("messages/")
         index = len(chat.counted) - 1 if item.id == "new_message" else int(name)
         content = message.get("content")
-        is_changed = content != chat.counted[index].message["content"]
+        # the engine gives other JSON back as it was encoded, which is not always equal
+        is_changed = isinstance(content, str | list) and content != chat.counted[index].message["content"]
         kept.append(KeptMessage(index, content if is_changed else None))
     return kept
 
@@ -382,7 +388,8 @@ def _require_sendable(call: FitCall, kept: Sequence[int], decision: ContextDecis
 def _require_last(chat: ShapedChat, sent: Sequence[SentMessage], decision: ContextDecision) -> None:
     """Raise FitError if the last message is left out or has no block, and the provider refuses that."""
     last = chat.counted[-1].message
-    is_lost = not sent or (chat.shape.ends_with_user and sent[-1].role == "assistant" != last["role"])
+    must_stay = chat.shape.ends_with_user or not chat.shape.sends_blanks
+    is_lost = not sent or (must_stay and sent[-1].role == "assistant" != last["role"])
     if is_lost or (last["role"] == "user" and last["content"] == []):
         text = "the last message is blank, which this shape's provider refuses; give it a text"
         raise FitError(ErrorCode.INVALID_VALUE, text, chat.pointer(len(chat.counted) - 1), decision)

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from apportion.core.canonical_json import canonical_json_of_each
 from apportion.core.errors import ErrorCode, EventError
-from apportion.core.media import Media, media_of, without_data
+from apportion.core.media import Media, media_of, texts_of, without_data
 from apportion.core.strategies.conversation.policy import ConversationPolicy
 from apportion.core.text.characters import WHITE_SPACE
 from apportion.core.text.tokens import TokenCounter
@@ -268,6 +268,9 @@ def _read_blocks(chat: Chat, found: Found, index: int, content: Any, pointer: st
             if media := media_of(block):
                 chat.media.setdefault(index, []).append(media)
                 has_more = True
+                if texts_beside := texts_of(block):
+                    found.blocks[f"{pointer}[{number}]"] = texts_beside
+                    found.owners_of_blocks.append(index)
                 continue
             _link(chat, index, block)
             has_more = has_more or block.get("type") not in _THOUGHTS
@@ -303,7 +306,10 @@ def _names(block: Mapping[str, Any], caller: Any) -> Iterator[str]:
 def _call(call: Any, pointer: str) -> ToolCall:
     if not isinstance(call, Mapping):
         raise EventError(ErrorCode.WRONG_TYPE, "a call is an object", pointer)
-    called = call.get(call.get("type", "function"), call)
+    kind = call.get("type", "function")
+    if not isinstance(kind, str):
+        raise EventError(ErrorCode.WRONG_TYPE, "a call's type is a text", f"{pointer}.type")
+    called = call.get(kind, call)
     name = called.get("name") if isinstance(called, Mapping) else None
     return ToolCall(_id(call, "id", pointer, "a call has an id, which its result names"), str(name or "tool"))
 

@@ -148,8 +148,12 @@ class Shortener:
         """Return the largest text: `most`, or the largest part of `together` that all of them keep to."""
         if not together:
             return most
-        counts = [self._counted.texts[index] for index in indices if self._can_be_shorter(index)]
+        counts = [self._size(index) for index in indices if self._can_be_shorter(index)]
         return min(most or together, _part(counts, together))
+
+    def _size(self, index: int) -> int:
+        """Return the tokens that count against a share: all of a result, the text of another message."""
+        return (self._counted.contents if index in self._callers else self._counted.texts)[index]
 
     def _can_be_shorter(self, index: int) -> bool:
         return self._counted.chat.roles[index] in _ROLES
@@ -157,10 +161,10 @@ class Shortener:
     def _forms(self, indices: Iterable[int], share: int) -> dict[int, Form]:
         forms = {}
         for index in indices:
-            tokens = self._counted.texts[index]
-            if not 0 < share < tokens or not self._can_be_shorter(index):
+            tokens, is_result = self._counted.texts[index], index in self._callers
+            if not 0 < share < self._size(index) or not self._can_be_shorter(index):
                 continue
-            if index in self._callers and share < _LEAST_TOKENS:
+            if is_result and (share < _LEAST_TOKENS or self._counted.contents[index] - tokens > share):
                 marker = result_marker(self._callers[index][1], self._counted.given[index])
                 forms[index] = Form(marker, self._counter.count(marker), is_cleared=True)
                 continue

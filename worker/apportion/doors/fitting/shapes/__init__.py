@@ -56,7 +56,7 @@ def read_chat(given: Any, shape: Shape | None = None) -> ShapedChat:
         text = f"give a list with at least one message, or a body with one, in one of these shapes: {_SHAPES}"
         raise FitError(ErrorCode.MISSING_FIELD, text, f"$.{field}")
     messages = [item if is_message(item) else plain(item) for item in items]
-    shape = shape or next(shape for kind in SHAPES if (shape := kind()).recognises(body, messages))
+    shape = shape or _recognised(body, messages)
     for index, item in enumerate(messages):
         if not shape.is_item(item):
             text = f"a message is a mapping, and a chat has one of these shapes: {_SHAPES}"
@@ -66,7 +66,24 @@ def read_chat(given: Any, shape: Shape | None = None) -> ShapedChat:
     if system:
         content = _system_content(shape, system if is_message(system) else plain(system))
         counted.append(Counted({"role": "system", "content": content}, [ItemPiece(SYSTEM)]))
-    return ShapedChat(shape, given, messages, [*counted, *shape.read(messages)], system)
+    try:
+        counted += shape.read(messages)
+    except (AttributeError, KeyError, TypeError):
+        text = f"a field of a message has a type that {shape.name} does not have there; compare both"
+        raise FitError(ErrorCode.WRONG_TYPE, text, f"$.{field}[{shape.at}]") from None
+    return ShapedChat(shape, given, messages, counted, system)
+
+
+def _recognised(body: Mapping[str, Any], messages: Sequence[Any]) -> Shape:
+    """Return a shape that recognises a chat; one that fails on odd types does not."""
+    for kind in SHAPES:
+        shape = kind()
+        try:
+            if shape.recognises(body, messages):
+                return shape
+        except (AttributeError, TypeError):
+            continue
+    return SHAPES[-1]()
 
 
 def _system_content(shape: Shape, system: Any) -> Any:

@@ -12,6 +12,7 @@ _LINKS = {
     "tool-result": ("tool_use_id", "toolCallId"),
 }
 """The link of an opaque block, by type: the counted field and the given one. Providers run these tools."""
+_RESULT = ("type", "toolCallId", "toolName", "output", "result", "isError")
 
 
 class AISDK(Shape):
@@ -38,7 +39,9 @@ class AISDK(Shape):
 
     def inner(self, native: Any) -> Any:
         output = native.get("output") if isinstance(native, dict) else None
-        return super().inner(native) if output is None else output["value"]
+        if output is None:
+            return super().inner(native)
+        return output.get("value") if isinstance(output, dict) else output
 
     def rewrite(self, native: Any, new: Any) -> Any:
         if native.get("type") != "tool-result":
@@ -52,9 +55,12 @@ class AISDK(Shape):
             given = block.get("input", block.get("args"))
             return "call", call(block.get("toolCallId"), block.get("toolName"), given, pointer)
         if kind == "tool-result":
-            output = block.get("output")
-            given = output if isinstance(output, dict) else {"value": block.get("result")}
-            fields = {"is_error": True} if "error" in str(given.get("type")) else {}
+            output = block.get("output", block.get("result"))
+            given = output if isinstance(output, dict) and "type" in output else {"value": output}
+            known = (*_RESULT, *self.unread)
+            fields = {name: value for name, value in block.items() if name not in known}
+            fields |= {name: value for name, value in given.items() if name not in ("type", "value")}
+            fields |= {"is_error": True} if "error" in str(given.get("type")) else {}
             content = self.content(given.get("value"))
             return "result", result(block.get("toolCallId"), content, f"{pointer}.toolCallId", **fields)
         counted = self.block(block)

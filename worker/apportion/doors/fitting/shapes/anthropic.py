@@ -40,9 +40,9 @@ class Anthropic(Shape):
         kind = str(block.get("type")) if isinstance(block, dict) else ""
         if kind.endswith(("tool_use", "_tool_result")):
             named = (kind, str(block.get("id") or block.get("tool_use_id")))
-            self._numbers[named] += 1
-            if self._numbers[named] > 1:
+            if named in self._seen:
                 return "repeat", {}
+            self._seen.add(named)
         if kind not in ("tool_use", "tool_result"):
             return super().part(block, role, pointer)
         fields = {name: block[name] for name in block if name not in (*_READ, *self.unread) and block[name]}

@@ -104,7 +104,11 @@ class Shape(ABC):
     """Fields of blocks that are for the provider or the client, not for the model."""
 
     def __init__(self) -> None:
-        self._numbers = Counter[tuple[str, str]]()
+        self._seen = set[tuple[str, str]]()
+        self._number = 0
+        self._open: dict[str, list[str]] = {}  # ids of calls that wait for results, by name of the tool
+        self._from: dict[str, int] = {}  # their item, by name of the tool
+        self.at = 0
         self.repeats = Counter[int]()  # repeated blocks, which are left out, by item
 
     @abstractmethod
@@ -118,7 +122,7 @@ class Shape(ABC):
     def read(self, items: Sequence[Item]) -> Iterator[Counted]:
         """Yield the items as counted messages: each result alone, all blocks and calls between together."""
         for index, item in enumerate(items):
-            pointer = f"$.{self.field}[{index}]"
+            self.at, pointer = index, f"$.{self.field}[{index}]"
             fields, native = self.fields(item, pointer), self.inner(item)
             if not isinstance(native, list) or not native:
                 yield Counted({"content": self.content(native), **fields}, [ItemPiece(index)])
@@ -200,9 +204,16 @@ class Shape(ABC):
         return new
 
     def paired_id(self, kind: str, name: Any) -> str:
-        """Return an id for the next call or result of a tool; the nth call has the id of the nth result."""
-        self._numbers[kind, str(name)] += 1
-        return f"{name}-{self._numbers[kind, str(name)]}"
+        """Return an id for the next call or result of a tool; results pair with the last item's calls."""
+        name = str(name)
+        if kind == "result" and self._open.get(name):
+            return self._open[name].pop(0)
+        self._number += 1
+        made = f"{name}-{self._number}"
+        if kind == "call":
+            waiting = self._open.get(name, []) if self._from.get(name) == self.at else []
+            self._open[name], self._from[name] = [*waiting, made], self.at
+        return made
 
 
 class ShapedChat(Struct, frozen=True, dict=True):
@@ -238,10 +249,17 @@ class ShapedChat(Struct, frozen=True, dict=True):
             if merged and self.shape.must_merge(message, merged[-1]):
                 after = merged.pop()
                 source = after.source if message.source is None else message.source
-                blocks = [*self.shape.inner(message.message), *self.shape.inner(after.message)]
+                blocks = [*self._blocks(message.message), *self._blocks(after.message)]
                 message = SentMessage(self.shape.rewrite(message.message, blocks), message.role, source)  # noqa: PLW2901
             merged.append(message)
         return merged[::-1]
+
+    def _blocks(self, item: Item) -> list[Any]:
+        """Return the blocks of an item; a content that is no list is one block."""
+        content = self.shape.inner(item)
+        if isinstance(content, list):
+            return content
+        return [self.shape.rewrite({}, content) if isinstance(content, str) else content]
 
     def sent_system(self, kept: Sequence[KeptMessage]) -> Any:
         """Return the system prompt, which may be rewritten."""
@@ -378,7 +396,10 @@ def new_texts(counted: Any, new: Any) -> dict[int, str | None]:
             index for index in indices if counted[index]["type"] != "text" or not is_blank(counted[index])
         ]
     pairs = zip(indices, new, strict=True)
-    return {index: None if block == counted[index] else block["text"] for index, block in pairs}
+    return {
+        index: block["text"] if block.get("type") == "text" and block != counted[index] else None
+        for index, block in pairs
+    }
 
 
 def arguments_of(given: object, pointer: str) -> str:

@@ -41,13 +41,28 @@ class Gemini(Shape):
     def system(self, new: Any) -> Any:
         return {"parts": [{"text": new}] if isinstance(new, str) else new}
 
+    def inner(self, native: Any) -> Any:
+        _, response = _found(native, _RESPONSE)
+        return super().inner(native) if response is None else [response, *response.get("parts", ())]
+
     def rewrite(self, native: Any, new: Any) -> Any:
         if "parts" in native:
             return {**native, "parts": new}
         field, response = _found(native, _RESPONSE)
         if response is None:
             return {**native, "text": new} if "text" in native else {"text": new}
-        return {**native, field: {**response, "response": {_text_field(response) or "result": new}}}
+        rest = {name: value for name, value in response.items() if name != "parts"}
+        if isinstance(new, str):
+            return {**native, field: {**rest, "response": {_text_field(response) or "result": new}}}
+        first, *parts = new
+        given, cleared = (
+            first.get("response", {"result": first.get("text")}),
+            [p for p in parts if "text" in p],
+        )
+        if cleared:
+            given = {**given, "cleared": "".join([part["text"] for part in cleared])}
+        files = [part for part in parts if "text" not in part]
+        return {**native, field: {**rest, "response": given, **({"parts": files} if files else {})}}
 
     def part(self, block: Any, role: str, pointer: str) -> Part:
         """Return a part, a call or a result as it is counted; ids are given by name and order."""
@@ -61,8 +76,13 @@ class Gemini(Shape):
         if answered is None:
             return super().part(block, role, pointer)
         content, field = answered.get("response"), _text_field(answered)
+        content = self.content(content[field] if field else content)
+        if parts := answered.get("parts"):
+            content = [self.block(content), *map(self.block, parts)]
         call_id = answered.get("id") or self.paired_id("result", answered.get("name"))
-        return "result", result(call_id, self.content(content[field] if field else content), pointer)
+        known = ("id", "name", "response", "parts")
+        fields = {name: value for name, value in answered.items() if name not in known}
+        return "result", result(call_id, content, pointer, **fields)
 
 
 def _found(part: Any, names: Sequence[str]) -> tuple[str, Any]:
