@@ -101,6 +101,7 @@ def test_the_client_works_with_a_gateway(built: Path) -> None:
 
 def test_a_body_is_fitted(built: Path) -> None:
     messages = [{"role": "user", "content": "why " * 90}, {"role": "user", "content": "Is it safe?"}]
+    marked = {"role": "user", "content": "[… 91 tokens omitted]"}
     with running() as (_, url):
         fitted, refused = called(
             built,
@@ -109,8 +110,8 @@ def test_a_body_is_fitted(built: Path) -> None:
             ["fit", {"model": "m", "messages": messages}, {"limit_tokens": 60, "session_id": "s1"}],
             ["fit", messages, {"limit_tokens": 60, "options": {"pinned": [7], "request_id": "r9"}}],
         )
-    assert fitted["value"]["body"] == {"model": "m", "messages": messages[1:]}
-    assert fitted["value"]["sources"] == [1]
+    assert fitted["value"]["body"] == {"model": "m", "messages": [marked, messages[1]]}
+    assert fitted["value"]["sources"] == [0, 1]
     assert fitted["value"]["decision"]["session_id"] == "s1"
     error = refused["error"]
     assert (error["code"], error["pointer"], error["requestId"]) == (

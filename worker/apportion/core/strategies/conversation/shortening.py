@@ -206,19 +206,15 @@ def _shortened_block(block: Any, tokens: int, share: int, counter: TokenCounter)
 @process_wide(_KNOWN_MAX)
 def _shortened_text(text: str, tokens: int, share: int, counter: TokenCounter) -> str:
     """Return the first part, a line with the number of omitted tokens, and the last part."""
-    line = _line(tokens)
-    room = share - counter.count(line)
+    room = share - counter.count(f"\n[… {tokens} tokens omitted]\n")
     head = _at_line_end(text, _fitting(text, tokens, max(room, 0) * 2 // 3, counter))
     head_tokens = counter.count(text[:head])
     reverse = text[head:]
     tail = _fitting(reverse, tokens - head_tokens, max(room - head_tokens, 0), counter, from_end=True)
     tail = _at_line_start(reverse, tail)
     last = reverse[len(reverse) - tail :]
-    return text[:head] + _line(tokens - head_tokens - counter.count(last)) + last
-
-
-def _line(tokens: int) -> str:
-    return f"\n[… {tokens} tokens omitted]\n"
+    line = f"[… {tokens - head_tokens - counter.count(last)} tokens omitted]"
+    return text[:head] + "\n" * (head > 0) + line + "\n" * (last != "") + last
 
 
 def _fitting(text: str, tokens: int, room: int, counter: TokenCounter, *, from_end: bool = False) -> int:
