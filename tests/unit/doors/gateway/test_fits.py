@@ -165,6 +165,7 @@ async def test_a_body_may_be_larger_than_an_event_and_has_its_own_bound() -> Non
     async with gateway(**bounds) as client:
         taken = await client.post("/v1/fit", json=call(body=tools))
         assert taken.status == 200
+        await taken.read()
         refused = await client.post("/v1/fit", json=call(body={**tools, "user": "x" * 10_000}))
         assert await problem(refused) == (413, "too_large", None)
         assert "gateway_fit_max_bytes" in await refused.text()
@@ -189,9 +190,11 @@ async def test_other_calls_are_answered_while_a_large_body_is_read(
     async with gateway() as client:
         fitting = asyncio.create_task(client.post("/v1/fit", data=BytesIO(data), headers=headers))
         assert await asyncio.to_thread(began.wait, 5)
-        assert (await client.get("/livez")).status == 200
+        async with client.get("/livez") as alive:
+            assert alive.status == 200
         answered.set()
-        assert (await fitting).status == 200
+        async with await fitting as fitted:
+            assert fitted.status == 200
 
 
 async def test_a_token_must_cover_both_policies_before_anything_is_charged(tmp_path: Path) -> None:
@@ -204,6 +207,7 @@ async def test_a_token_must_cover_both_policies_before_anything_is_charged(tmp_p
         assert await problem(refused) == (403, "forbidden", "$.options.artifacts_policy")
         taken = await client.post("/v1/fit", json=call(options={"tenant": "acme"}), headers=headers)
         assert taken.status == 200
+        await taken.read()
         assert len(backend.composed) == 1
         other = await client.post("/v1/fit", json=call(), headers=headers)
         assert await problem(other) == (403, "forbidden", "$.tenant")
