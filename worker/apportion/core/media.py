@@ -88,9 +88,10 @@ def media_of(block: Mapping[str, Any]) -> Media | None:
             is_openai=block.get("form") == "openai",
         )
     found = _name_and_source(block)
-    if found is None:
-        return None
-    name, fields, source = found
+    return None if found is None else _media_of(block, *found)
+
+
+def _media_of(block: Mapping[str, Any], name: str, fields: Mapping[str, Any], source: Any) -> Media:
     kind = _kind(name, fields, source)
     width, height = _size(source) if kind == "image" else (0, 0)
     return Media(
@@ -112,20 +113,24 @@ def stub_of(block: Mapping[str, Any]) -> dict[str, Any] | None:
     if _is_stub(block):
         return dict(block)
     found = _name_and_source(block)
-    media = media_of(block)
-    if found is None or media is None:
+    if found is None:
         return None
+    _, fields, source = found
+    media = _media_of(block, *found)
     stub: dict[str, Any] = {"type": "media", "media": media.kind}
     stub |= {key: size for key in ("width", "height", "pages") if (size := getattr(media, key))}
     stub |= ({"detail": "low"} if media.is_low else {}) | ({"form": "openai"} if media.is_openai else {})
-    stub |= texts_of(block)
-    return stub | {"digest": hashlib.sha256(_digested(found[2])).hexdigest()[:32]}
+    digest = hashlib.sha256(_digested(source)).hexdigest()[:32]
+    return stub | _texts_in(fields) | {"digest": digest}
 
 
 def texts_of(block: Mapping[str, Any]) -> dict[str, str]:
     """Return the texts that a model reads beside a medium: the title and the context of a document."""
     found = None if _is_stub(block) else _name_and_source(block)
-    fields = block if found is None else found[1]
+    return _texts_in(block if found is None else found[1])
+
+
+def _texts_in(fields: Mapping[str, Any]) -> dict[str, str]:
     return {name: text for name in _TEXTS if isinstance(text := fields.get(name), str) and text}
 
 

@@ -32,7 +32,7 @@ class Clearable(Struct, frozen=True):
 
 
 class Boundaries(NamedTuple):
-    """What is before these indices is cleared; None: the last text's boundary was not found."""
+    """The indices before which results and media are cleared. None: the last text's was not found."""
 
     results: int | None = 0
     media: int | None = 0
@@ -104,8 +104,8 @@ def clearable_media(
         given = messages[index].get("content") if form is None else form.content
         if form is not None and form.is_cleared:
             continue
-        content = [_cleared(block, policy) for block in blocks_of(given)]
-        freed = sum([policy.media_tokens(part) for block in blocks_of(given) if (part := _medium(block))])
+        cleared = [_cleared(block, policy) for block in blocks_of(given)]
+        content, freed = [block for block, _ in cleared], sum([tokens for _, tokens in cleared])
         freed -= counter.count(text_of(content)) - (counted.texts[index] if form is None else form.tokens)
         if freed > 0:
             contents[index], saved[index] = content, freed
@@ -152,16 +152,13 @@ def clear(
     )
 
 
-def _medium(block: Any) -> Any:
-    return media_of(block) if isinstance(block, Mapping) else None
-
-
-def _cleared(block: Any, policy: ConversationPolicy) -> Any:
-    medium = _medium(block)
+def _cleared(block: Any, policy: ConversationPolicy) -> tuple[Any, int]:
+    """Return the line that replaces a medium, and its tokens; another block stays, and costs 0."""
+    medium = media_of(block) if isinstance(block, Mapping) else None
     if medium is None:
-        return block
-    kind = "file" if medium.kind == "unknown" else medium.kind
-    return {"type": "text", "text": f"[{kind} cleared, {policy.media_tokens(medium)} tokens]"}
+        return block, 0
+    kind, tokens = "file" if medium.kind == "unknown" else medium.kind, policy.media_tokens(medium)
+    return {"type": "text", "text": f"[{kind} cleared, {tokens} tokens]"}, tokens
 
 
 def _cleared_before(
