@@ -99,12 +99,12 @@ def _read_body(file: Path | None) -> Any:
     from msgspec import DecodeError, json
 
     from apportion.core.wire.not_json import why_not_json
-    from apportion.core.wire.repair import with_whole_pairs
+    from apportion.core.wire.repair import decode_whole
 
     with open_events(file) as source, naming(source):
         value, name = source.read(), source.name
     try:
-        body = json.decode(with_whole_pairs(value))
+        body = decode_whole(json.Decoder(), value)
     except (DecodeError, UnicodeDecodeError, RecursionError) as error:
         message = f"{name}: {why_not_json(value, str(error))}"
         raise CommandError("not_json", message, ExitCode.USAGE) from None

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from copy import deepcopy
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any, TypeAlias
 from uuid import uuid4
 
@@ -69,7 +70,7 @@ _FAILURES = {
 """The argument and the remedy for each status of an answer without messages."""
 
 
-class FitCall(Struct, frozen=True):
+class FitCall(Struct, frozen=True, dict=True):
     """A call of `fit`, with its chat read."""
 
     chat: ShapedChat
@@ -79,6 +80,22 @@ class FitCall(Struct, frozen=True):
     options: FitOptions
     request_id: str
     requested_at: datetime
+
+    @cached_property
+    def pins(self) -> list[int]:
+        """The indices of pinned messages: by role, by the caller, and the user's last one.
+
+        The last message needs no pin. Raises FitError if the caller's index is out of range.
+        """
+        counted, pins = self.chat.counted, set(self.options.pinned)
+        if missing := [index for index in pins if not 0 <= index < len(self.chat.messages)]:
+            message = f"there are {len(self.chat.messages)} messages; give the index of one of them, from 0"
+            position = list(self.options.pinned).index(missing[0])
+            raise FitError(ErrorCode.INVALID_VALUE, message, f"$.options.pinned[{position}]")
+        fixed = {index for index, message in enumerate(counted) if message.source in pins}
+        fixed.update(_fixed(self))
+        question = _last_of_user(self.chat)
+        return sorted((fixed if question is None else fixed | {question}) - {len(counted) - 1})
 
     @property
     def artifacts_tokens(self) -> int:
@@ -242,26 +259,10 @@ def _chat_request(call: FitCall) -> ContextRequest:
         conversation=Conversation(
             new_message=messages[-1],
             messages=tuple(messages[:-1]),
-            pinned=tuple(_pins(call)),
+            pinned=tuple(call.pins),
             pinned_in_place=True,
         ),
     )
-
-
-def _pins(call: FitCall) -> list[int]:
-    """Return the indices of pinned messages: by role, by the caller, and the user's last one.
-
-    The last message needs no pin. Raises FitError if the caller's index is out of range.
-    """
-    counted, pins = call.chat.counted, set(call.options.pinned)
-    if missing := [index for index in pins if not 0 <= index < len(call.chat.messages)]:
-        message = f"there are {len(call.chat.messages)} messages; give the index of one of them, from 0"
-        position = list(call.options.pinned).index(missing[0])
-        raise FitError(ErrorCode.INVALID_VALUE, message, f"$.options.pinned[{position}]")
-    fixed = {index for index, message in enumerate(counted) if message.source in pins}
-    fixed.update(_fixed(call))
-    question = _last_of_user(call.chat)
-    return sorted((fixed if question is None else fixed | {question}) - {len(counted) - 1})
 
 
 def _fixed(call: FitCall) -> list[int]:
@@ -376,7 +377,7 @@ def _require_sendable(call: FitCall, kept: Sequence[int], decision: ContextDecis
     if unnamed is not None:
         text = "a block names an id that no earlier block has; give the named block, or leave this one out"
         raise FitError(ErrorCode.INVALID_VALUE, text, chat.pointer(unnamed), decision)
-    for index in sorted(set(_pins(call)).difference(kept)):
+    for index in sorted(set(call.pins).difference(kept)):
         if is_blank(chat.counted[index].message["content"]):
             continue
         text = (

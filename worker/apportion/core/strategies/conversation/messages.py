@@ -4,7 +4,7 @@ A content is a text, a list of blocks, or other JSON, which is one block. A bloc
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -290,17 +290,14 @@ def _link(chat: Chat, index: int, block: Mapping[str, Any]) -> None:
     if isinstance(own := block.get("id"), str):
         chat.defined.append(Link(index, own, block.get("type") in _SERVER_CALLS))
     caller = block.get("caller")
-    required = (block.get("tool_use_id"), block.get("approval_request_id"))
-    for name in _names(block, caller):
-        chat.named.append(Link(index, name, name in required, len(chat.defined)))
-
-
-def _names(block: Mapping[str, Any], caller: Any) -> Iterator[str]:
-    for name in (block.get("tool_use_id"), block.get("approval_request_id")):
+    names = [
+        (block.get("tool_use_id"), True),
+        (block.get("approval_request_id"), True),
+        (caller.get("tool_id") if isinstance(caller, Mapping) else None, False),
+    ]
+    for name, is_required in names:
         if isinstance(name, str):
-            yield name
-    if isinstance(caller, Mapping) and isinstance(caller.get("tool_id"), str):
-        yield caller["tool_id"]
+            chat.named.append(Link(index, name, is_required, len(chat.defined)))
 
 
 def _call(call: Any, pointer: str) -> ToolCall:
