@@ -35,7 +35,7 @@ class Row(Struct, frozen=True):
     """None: it writes no answers to Kafka."""
     has_group: bool = True
     is_sampled: bool = False
-    """Whether its CPU time is sampled by phase: decode, compose and encode."""
+    """True if its CPU time is sampled by phase: decode, compose and encode."""
 
 
 class PrepareError(Exception):

@@ -41,18 +41,20 @@ def in_shrinking_order(outcome: Answered, table: dict[str, Any]) -> list[Entry]:
     return sorted(rendered, key=lambda entry: (table["lanes"][entry.group]["priority"], entry.rank))[::-1]
 
 
-def smallest(one: dict[str, Any], table: dict[str, Any], count: Callable[[str], int]) -> int:
+def smallest(candidate: dict[str, Any], table: dict[str, Any], count: Callable[[str], int]) -> int:
     """Return the cost of the smallest rendered form of a candidate."""
     template = table.get("render", {}).get("template", "{content}")
-    label = one.get("source_label", "")
+    label = candidate.get("source_label", "")
 
     def rendered(form: str) -> int:
         labelled = f"{label}\n{form}" if label and "{source_label}" not in template else form
-        fields = {name: one[name] for name in ("id", "kind", "lane")}
+        fields = {name: candidate[name] for name in ("id", "kind", "lane")}
         return count(template.format(content=labelled, source_label=label, **fields))
 
-    steps = ladder(SHRINK_BY_KIND[one["kind"]], one["content"], rendered, None, one.get("path"))
-    return rendered(one["content"]) if steps is None else steps.smallest().tokens
+    steps = ladder(
+        SHRINK_BY_KIND[candidate["kind"]], candidate["content"], rendered, None, candidate.get("path")
+    )
+    return rendered(candidate["content"]) if steps is None else steps.smallest().tokens
 
 
 def fitted(

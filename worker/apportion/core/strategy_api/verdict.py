@@ -66,7 +66,7 @@ class Verdict(Struct, gc=False):
     excerpt: Excerpt | None = None
     """The passages that are shown."""
     moved: bool = False
-    """Whether a message is sent at another place than the request has it."""
+    """True if a message is sent at another place than in the request."""
 
     def refuse(self, bound: Bound, needed: int, left: int) -> None:
         """Reject the candidate; a negative `left` counts as 0."""

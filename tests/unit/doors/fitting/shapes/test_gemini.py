@@ -36,10 +36,10 @@ def test_calls_and_results_without_ids_are_paired_by_name_and_order() -> None:
     assert answer["content"] == [{"type": "text", "text": "I think.", "thought": True}]
     assert (
         [call["id"] for call in answer["tool_calls"]]
-        == [one["tool_call_id"] for one in results]
+        == [result["tool_call_id"] for result in results]
         == ["f-1", "f-2"]
     )
-    assert [one["content"] for one in results] == ["1", "2"]
+    assert [result["content"] for result in results] == ["1", "2"]
     assert last["role"] == "user"
 
 

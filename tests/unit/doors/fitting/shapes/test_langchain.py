@@ -36,7 +36,7 @@ def test_calls_that_could_not_be_parsed_are_calls_and_copies_of_calls_count_once
     assert answer["content"] == [{"type": "text", "text": "So."}]
     assert (
         [call["id"] for call in answer["tool_calls"]]
-        == [one["tool_call_id"] for one in results]
+        == [result["tool_call_id"] for result in results]
         == ["c1", "c2"]
     )
     assert results[1]["is_error"]

@@ -81,7 +81,7 @@ def test_images_and_calls_of_ollama_are_read() -> None:
     ]
     user, answer, *results = counted(chat)
     assert [block["type"] for block in user["content"]] == ["text", "media"]
-    assert [one["id"] for one in answer["tool_calls"]] == [one["tool_call_id"] for one in results]
+    assert [call["id"] for call in answer["tool_calls"]] == [result["tool_call_id"] for result in results]
     assert written(chat) == chat
     cleared = [user["content"][0], {"type": "text", "text": "[image cleared]"}]
     assert written(chat, 0, new={0: cleared}) == [

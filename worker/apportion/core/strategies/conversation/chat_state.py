@@ -48,7 +48,7 @@ class ChatState(Struct, frozen=True, array_like=True):
     boundary: MessagePlace | None = None
     media_boundary: MessagePlace | None = None
     is_shortened: bool = False
-    """Whether a text of the session was shortened; all later ones are."""
+    """True if a text of the session was shortened. Later large texts are shortened, too."""
 
 
 _decoder = msgpack.Decoder(ChatState)

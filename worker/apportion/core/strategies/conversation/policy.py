@@ -125,7 +125,7 @@ class ConversationPolicy(Policy):
 
     @property
     def compares_messages(self) -> bool:
-        """Whether a stable window compares texts message by message, because more than results change."""
+        """True if a stable window compares texts message by message, because more than results change."""
         return self.media is not None or self.shorten != ShortenPolicy()
 
     def scaled(self, tokens: int, total_tokens: int) -> int:
