@@ -97,7 +97,10 @@ def test_a_name_that_it_does_not_promise_is_no_attribute() -> None:
 
 
 def test_its_engine_has_this_version_and_no_secret() -> None:
-    assert apportion.Engine(apportion.ENGINE_VERSION, apportion.COUNTERS) == apportion.ENGINE
+    assert (
+        apportion.Engine(apportion.ENGINE_VERSION, apportion.COUNTERS, models=apportion.builtin_models())
+        == apportion.ENGINE
+    )
 
 
 def test_a_type_checker_sees_the_returned_types() -> None:

@@ -46,6 +46,7 @@ from apportion.core.results import Fidelity as Fidelity
 from apportion.core.results import Group as Group
 from apportion.core.results import GroupPrice as GroupPrice
 from apportion.core.results import Margin as Margin
+from apportion.core.results import ModelRef as ModelRef
 from apportion.core.results import Outcome as Outcome
 from apportion.core.results import Prefix as Prefix
 from apportion.core.results import PrefixBreak as PrefixBreak
@@ -80,6 +81,9 @@ from apportion.doors.formats import openai_body as openai_body
 from apportion.doors.formats import text_body as text_body
 from apportion.engine.counters import COUNTERS as COUNTERS
 from apportion.engine.default import ENGINE as ENGINE
+from apportion.engine.models import ModelsError as ModelsError
+from apportion.engine.models import builtin_models as builtin_models
+from apportion.engine.models import load_models as load_models
 from apportion.engine.policies import builtin_policies as builtin_policies
 from apportion.engine.policies import load_policy as load_policy
 from apportion.version import ENGINE_VERSION as ENGINE_VERSION

@@ -11,6 +11,7 @@ from support.composing import lanes_policy
 from apportion.core.canonical import Facts
 from apportion.core.digests import digest
 from apportion.core.events import Constraints, ContextRequest, Conversation, LaneRequirement, Vitals
+from apportion.core.models import Model
 from apportion.core.overlap.selection_order import Overlap
 from apportion.core.query.reading import read_contents
 from apportion.core.strategies import STRATEGIES
@@ -52,6 +53,7 @@ OTHERWISE: dict[str, Any] = {
     "limit_tokens": 99,
     "total_tokens": 1,
     "counter": COUNTERS["bytes4"],
+    "model": Model(name="m", names=("m",), provider="test", counter="chars4"),
     "candidates": TASK.candidates[:1],
     "own": None,
 }

@@ -15,6 +15,7 @@ STANDARD = {
     "difflib",
     "decimal",
     "enum",
+    "fnmatch",
     "functools",
     "hashlib",
     "heapq",

@@ -17,9 +17,9 @@ from apportion.version import ENGINE_VERSION, __version__
 
 _PANELS = {
     "try_out": ("demo", "workload"),
-    "compose": ("compose", "fit", "gateway", "run", "send"),
+    "compose": ("compose", "fit", "count", "gateway", "run", "send"),
     "understand": ("verify", "explain", "replay", "report", "mcp", "sink"),
-    "operate": ("topics", "policies", "health", "config", "fingerprint", "snapshot", "forget"),
+    "operate": ("topics", "policies", "models", "health", "config", "fingerprint", "snapshot", "forget"),
 }
 COMMANDS = {name: panel for panel, names in _PANELS.items() for name in names}
 """The commands by name with their panel, which is their folder, in the order of `--help`."""

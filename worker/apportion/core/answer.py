@@ -13,7 +13,7 @@ from apportion.core.accept import Accepted
 from apportion.core.accountant import Composition, entries_of, reason_counts
 from apportion.core.canonical_json import canonical_json
 from apportion.core.digests import digest, text_digest
-from apportion.core.engine import Engine
+from apportion.core.engine import Engine, Measure
 from apportion.core.event_time import utc
 from apportion.core.events import MendedRequest, Opt, Trigger
 from apportion.core.fingerprints import fingerprint, key_id
@@ -35,7 +35,6 @@ from apportion.core.results import (
     Status,
 )
 from apportion.core.session.row import Session
-from apportion.core.text.tokens import TokenCounter
 
 _RENDERED = (Status.COMPOSED, Status.EMPTY)
 _RECORDED_AS_MADE = ("groups", "score_parts", "certificate", "prefix", "window", "tool_results", "query")
@@ -51,7 +50,7 @@ class AnswerParts(Struct, frozen=True):
     decision_id: str
     after: Session
     cache_key: str
-    counter: TokenCounter
+    measure: Measure
 
     @property
     def duplicate_of(self) -> Opt[str]:
@@ -77,7 +76,7 @@ def composed_event(answer: AnswerParts) -> ContextComposed:
         messages=_messages(answer) if rendered else UNSET,
         items=made.items,
         tokens=ComposedTokens(
-            counter=answer.counter.name, limit=accepted.limit_tokens, used=made.used_tokens
+            counter=answer.measure.counter.name, limit=accepted.limit_tokens, used=made.used_tokens
         ),
         session=ComposedSession(
             prompts=after.prompts, spent_tokens=after.spent_tokens, max_tokens=accepted.limits.max_tokens
@@ -92,6 +91,7 @@ def composed_event(answer: AnswerParts) -> ContextComposed:
 def decision_event(answer: AnswerParts, composed: ContextComposed, engine: Engine) -> ContextDecision:
     """Return the decision; the caller fills in `run`."""
     accepted, asked, made = answer.accepted, answer.accepted.asked, answer.made
+    counter, named = answer.measure.counter, answer.measure.named
     entries = entries_of(made, accepted.prepared.aside)
     candidates, unlisted = listed(entries, engine.omitted_max)
     reasons = reason_counts(entries) if len(made.items) < len(entries) else ()
@@ -104,7 +104,9 @@ def decision_event(answer: AnswerParts, composed: ContextComposed, engine: Engin
         requested_at=utc(asked.event_us),
         engine_version=engine.version,
         policy=composed.policy,
-        counter=CounterRef(name=answer.counter.name, digest=answer.counter.digest),
+        counter=CounterRef(name=counter.name, digest=counter.digest),
+        model=UNSET if named is None else named.ref,
+        counter_mismatch=named is not None and named.counter != counter.name,
         digests=_digests(answer, composed),
         fingerprint_key_id=UNSET if asked.secret is None else key_id(asked.secret),
         status=answer.status,

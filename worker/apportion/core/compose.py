@@ -14,7 +14,7 @@ from apportion.core.accept import Accepted, accept, accept_again, recognise
 from apportion.core.accountant import NOTHING, Composition, account
 from apportion.core.answer import AnswerParts, composed_event, decision_event
 from apportion.core.digests import decision_id, digest
-from apportion.core.engine import Engine
+from apportion.core.engine import DEFAULT_COUNTER, Engine, Measure
 from apportion.core.errors import EventError
 from apportion.core.events import ContextRequest, Trigger
 from apportion.core.fingerprints import marking_key
@@ -26,7 +26,7 @@ from apportion.core.session.row import Carried, Charge, SeenRequest, Session, af
 from apportion.core.strategy_api.policy import Policy
 from apportion.core.strategy_api.task import Prepared, SessionPart, Task
 from apportion.core.text import labelled
-from apportion.core.text.tokens import Estimator, TokenCounter
+from apportion.core.text.tokens import Estimator
 
 _WITHHELD = {
     Status.DISABLED: Reason.DISABLED,
@@ -66,26 +66,29 @@ def compose(
         EventError: the request is refused. The session stays as it is.
         MissingExtraError: the request or its policy needs a library that is not installed.
     """
-    asked, counter = recognise(request, session, engine.secrets), engine.counters[policy.counter]
+    asked = recognise(request, session, engine.secrets)
     memory = memory or Memory()
     try:
+        measure = engine.measure(request, policy)
         accepted = accept(asked, policy)
         phase("prepare")
-        made, key, hit = _choose(accepted, engine, counter, memory)
+        made, key, hit = _choose(accepted, engine, measure, memory)
     except EventError:
         if asked.seen is None:
             raise
         accepted, made, key, hit = accept_again(asked, policy), NOTHING, "", False
+        measure = Measure(engine.counters[DEFAULT_COUNTER])  # nothing is counted
     assert made.used_tokens <= accepted.limit_tokens, "no strategy may pass the limit"
     phase("choose")
     before = asked.before
     identity = decision_id(
         request.tenant, request.session_id, before.start_us or 0, before.sequence, request.request_id
     )
-    is_new = asked.seen is None
-    after = after_answer(before, _charge(accepted, made, identity)) if is_new else after_duplicate(before)
+    after = after_duplicate(before)
+    if asked.seen is None:
+        after = after_answer(before, _charge(accepted, made, identity, measure))
     status = made.status if accepted.status is Status.COMPOSED else accepted.status
-    answer = AnswerParts(accepted, made, status, identity, after, key, counter)
+    answer = AnswerParts(accepted, made, status, identity, after, key, measure)
     composed = composed_event(answer)
     record = decision_event(answer, composed, engine)
     phase("record")
@@ -93,11 +96,11 @@ def compose(
 
 
 def _choose(
-    accepted: Accepted, engine: Engine, counter: TokenCounter, memory: Memory
+    accepted: Accepted, engine: Engine, measure: Measure, memory: Memory
 ) -> tuple[Composition, str, bool]:
     """Return the composition, its cache key (empty if not cacheable), and whether it was a cache hit."""
     policy, event_us = accepted.policy, accepted.asked.event_us
-    task = _task(accepted, counter, memory)
+    task = _task(accepted, measure, memory)
     key, entries_max = "", policy.cache_entries_max
     ttl_us = policy.cache_ttl_s * _MICROSECONDS
     if entries_max and accepted.status is Status.COMPOSED:
@@ -114,8 +117,8 @@ def _choose(
     return made, key, False
 
 
-def _task(accepted: Accepted, counter: TokenCounter, memory: Memory) -> Task[Policy, Any]:
-    policy, reads = accepted.policy, accepted.strategy.reads
+def _task(accepted: Accepted, measure: Measure, memory: Memory) -> Task[Policy, Any]:
+    policy, reads, counter = accepted.policy, accepted.strategy.reads, measure.counter
 
     def count_contents(candidates: Sequence[Prepared]) -> list[int]:
         contents = [candidate.labelled for candidate in candidates]
@@ -136,8 +139,9 @@ def _task(accepted: Accepted, counter: TokenCounter, memory: Memory) -> Task[Pol
         limit_tokens=accepted.limit_tokens,
         total_tokens=accepted.limits.budget_tokens if "budget_tokens" in reads else 0,
         counter=counter,
+        model=measure.counted,
         candidates=accepted.prepared.candidates,
-        own=accepted.strategy.read_own(accepted.asked.request, _session_part(accepted)),
+        own=accepted.strategy.read_own(accepted.asked.request, _session_part(accepted, measure)),
         count_contents=count_contents,
         terms_of_contents=partial(_terms_of_contents, memory),
         overlap_of=partial(_overlap_of, memory),
@@ -178,7 +182,7 @@ def _overlap_of(memory: Memory, candidates: Sequence[Prepared], threshold: int) 
     return pairs.overlap_of(digests, memory.sketches.get_all(digests, contents, make), threshold)
 
 
-def _session_part(accepted: Accepted) -> SessionPart:
+def _session_part(accepted: Accepted, measure: Measure) -> SessionPart:
     asked, policy, key = accepted.asked, accepted.policy, b""
     if policy.marks_items:
         assert asked.secret is not None, "a request without a secret is refused if its policy marks items"
@@ -190,7 +194,7 @@ def _session_part(accepted: Accepted) -> SessionPart:
     carried = asked.before.carried_under(policy.name)
     if carried is None:
         return own
-    if carried.policy_digest != policy.digest:
+    if carried.policy_digest != _carried_under(policy, measure):
         return replace(own, is_outdated=policy.prefix_ttl_s > 0)
     ttl_us = policy.prefix_ttl_s * _MICROSECONDS
     is_cold = ttl_us > 0 and not 0 <= asked.event_us - carried.requested_us <= ttl_us
@@ -215,9 +219,17 @@ def _scope(accepted: Accepted, engine: Engine) -> tuple[object, ...]:
     )
 
 
-def _charge(accepted: Accepted, made: Composition, identity: str) -> Charge:
+def _carried_under(policy: Policy, measure: Measure) -> str:
+    """Return the digest under which state is carried: another model counts and caches anew."""
+    return policy.digest if measure.counted is None else f"{policy.digest} {measure.counted.digest}"
+
+
+def _charge(accepted: Accepted, made: Composition, identity: str, measure: Measure) -> Charge:
     asked, policy, limits = accepted.asked, accepted.policy, accepted.limits
-    carried = Carried(policy.name, policy.digest, made.carried, asked.event_us) if made.carried else None
+    carried = None
+    if made.carried:
+        digest_of_state = _carried_under(policy, measure)
+        carried = Carried(policy.name, digest_of_state, made.carried, asked.event_us)
     return Charge(
         event_us=asked.event_us,
         idle_timeout_s=limits.idle_timeout_s,

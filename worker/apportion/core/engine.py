@@ -2,11 +2,27 @@
 
 from collections.abc import Iterable, Mapping
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
+from apportion.core.errors import ErrorCode, EventError
+from apportion.core.events import ContextRequest
 from apportion.core.fingerprints import Secrets
-from apportion.core.strategy_api.policy import Policy
-from apportion.core.text.tokens import TokenCounter
+from apportion.core.models import Model, Models
+from apportion.core.strategy_api.policy import BY_MODEL, Policy
+from apportion.core.text.tokens import CounterName, TokenCounter
+
+DEFAULT_COUNTER = CounterName.O200K_BASE
+
+
+class Measure(Struct, frozen=True):
+    """The counter of a request, and the row of the model that it or its policy names.
+
+    `counted` is the same row if the policy counts by the model.
+    """
+
+    counter: TokenCounter
+    named: Model | None = None
+    counted: Model | None = None
 
 
 class Engine(Struct, frozen=True):
@@ -19,8 +35,30 @@ class Engine(Struct, frozen=True):
     counters: Mapping[str, TokenCounter]
     secrets: Secrets = Secrets()
     omitted_max: int = 1_000
+    models: Models = Models()
 
     def load_counters(self, policies: Iterable[Policy]) -> None:
         """Load the counters of policies now, so that no answer waits for one to load."""
         for policy in policies:
-            self.counters[policy.counter]
+            row = self.models.find(policy.model or "")
+            if policy.counter != BY_MODEL:
+                self.counters[policy.counter]
+            elif row is not None:
+                self.counters[row.counter]
+
+    def measure(self, request: ContextRequest, policy: Policy) -> Measure:
+        """Return the counter of a request, and the model that it or its policy names.
+
+        Raises:
+            EventError: the policy counts by a model that is not named, or has no row in the table.
+        """
+        name, pointer = policy.model, "$.policy"
+        if request.model is not UNSET:
+            name, pointer = request.model, "$.model"
+        if policy.counter != BY_MODEL:
+            return Measure(self.counters[policy.counter], self.models.find(name) if name else None)
+        if not name:
+            text = f"policy {policy.name} counts by the model; name it, or set `model` in the policy"
+            raise EventError(ErrorCode.MISSING_FIELD, text, "$.model")
+        row = self.models.row(name, pointer)
+        return Measure(self.counters[row.counter], row, row)

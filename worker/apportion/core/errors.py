@@ -29,6 +29,7 @@ class ErrorCode(StrEnum):
     INVALID_POLICY = "invalid_policy"
     POLICY_CHANGED = "policy_changed"
     UNKNOWN_POLICY = "unknown_policy"
+    UNKNOWN_MODEL = "unknown_model"
     UNKNOWN_LANE = "unknown_lane"
     UNKNOWN_KIND = "unknown_kind"
     UNKNOWN_CATEGORY = "unknown_category"

@@ -23,6 +23,7 @@ Text256 = Annotated[str, Meta(min_length=1, max_length=256)]
 Note = Annotated[str, Meta(max_length=256)]
 """A note that is copied into the decision."""
 Name = Annotated[str, Meta(min_length=1)]
+ModelName = Annotated[str, Meta(min_length=1, max_length=128)]
 _LABEL_SCHEMA = {"pattern": r"^[^\x00-\x1f\x7f-\x9f]*$"}
 Label = Annotated[str, Meta(min_length=1, max_length=64, extra_json_schema=_LABEL_SCHEMA)]
 """A name that is copied into answers and decisions; `wire` checks its pattern."""
@@ -232,6 +233,8 @@ class ContextRequest(Closed, frozen=True, tag_field="type", tag="context-request
     """Keeps sessions apart, and has its own secret."""
     policy: Opt[Name] = UNSET
     """The name of the policy; without one, the worker's default policy."""
+    model: Opt[ModelName] = UNSET
+    """The model that reads the context. A policy with `counter = "model"` counts by its row of the table."""
     budget_tokens: Opt[Tokens] = UNSET
     """Replaces the policy's total, up to its `budget_tokens_max`; 0 disables."""
     trigger: Opt[Trigger] = UNSET

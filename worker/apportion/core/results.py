@@ -398,6 +398,16 @@ class CounterRef(Result, frozen=True, kw_only=True):
     digest: str
 
 
+class ModelRef(Result, frozen=True, kw_only=True):
+    """The row of the table of models that a request was counted by, or compared with."""
+
+    name: str
+    table: str
+    """The version of the table."""
+    digest: str
+    """The digest of the row."""
+
+
 class Digests(Result, frozen=True, kw_only=True):
     """SHA-256 digests over canonical JSON, as `sha256:…`."""
 
@@ -579,6 +589,10 @@ class ContextDecision(Result, frozen=True, kw_only=True, tag_field="type", tag="
     engine_version: str
     policy: PolicyRef
     counter: CounterRef
+    model: Opt[ModelRef] = UNSET
+    """The model that the request or its policy names."""
+    counter_mismatch: bool = False
+    """True if the model counts by another counter than the policy."""
     digests: Digests
     fingerprint_key_id: Opt[str] = UNSET
     """The name of the secret from which ids were made; absent if there is none."""

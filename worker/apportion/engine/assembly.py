@@ -8,9 +8,11 @@ from difflib import get_close_matches
 from msgspec.structs import replace
 
 from apportion.core.engine import Engine
+from apportion.core.models import Models
 from apportion.core.policies.catalogue import Catalogue
 from apportion.core.policies.timeline import Timeline
 from apportion.engine.default import ENGINE
+from apportion.engine.models import load_models
 from apportion.engine.policies import load_catalogue
 from apportion.settings import Settings, SettingsError
 from apportion.settings.fingerprint_secrets import read_secrets
@@ -20,9 +22,28 @@ def create_engine(settings: Settings) -> Engine:
     """Return the engine that the settings describe.
 
     Raises:
-        SettingsError: the secrets cannot be read.
+        ModelsError: the table of models is refused.
+        SettingsError: the secrets or the table of models cannot be read.
     """
-    return replace(ENGINE, secrets=read_secrets(settings), omitted_max=settings.decision_omitted_max)
+    return replace(
+        ENGINE,
+        secrets=read_secrets(settings),
+        omitted_max=settings.decision_omitted_max,
+        models=create_models(settings),
+    )
+
+
+def create_models(settings: Settings) -> Models:
+    """Return the built-in models, and before them those of the settings' file.
+
+    Raises:
+        ModelsError, SettingsError: as raised by `create_engine`.
+    """
+    try:
+        return load_models(settings.models_file)
+    except OSError as error:
+        problem = f"models_file ({settings.origin('models_file')}): {error.filename}: {error.strerror}"
+        raise SettingsError([problem]) from None
 
 
 def create_catalogue(settings: Settings) -> Catalogue:

@@ -84,6 +84,8 @@ class Settings(ClusterSettings):
     """Policy of requests that name no policy."""
     policies: OptionalPath = None
     """Folder of policy files, in addition to the built-in ones."""
+    models_file: OptionalPath = None
+    """Table of models in TOML, whose rows come before the built-in ones."""
     policy_settle_s: Seconds = 60.0
     """Delay until a published policy, or its removal, applies, in seconds: it applies to events that are
     recorded later than this. The same in all workers."""

@@ -12,14 +12,23 @@ from typing import Annotated, Any, ClassVar, Self, TypeVar
 import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+)
 
 from apportion.core.canonical_json import canonical_json_of_any
 from apportion.core.digests import digest
 from apportion.core.event_time import event_time_us
 from apportion.core.events import MAX_INTEGER, Opt, Timestamp
 from apportion.core.results import Limits, PolicyRef
-from apportion.core.text.tokens import CounterName
+from apportion.core.text.tokens import OWN_COUNTER, CounterName
 
 _ALWAYS_US = -(2**63)
 """A time before any event; with an offset, an event may be before the year 1 in UTC."""
@@ -29,7 +38,23 @@ Thousandths = Annotated[int, Field(ge=0, le=1_000)]
 OwnName = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f]{1,64}$")]
 """A policy's name for a lane, kind or category, in the same form as in events."""
 PolicyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
+ModelName = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f]{1,128}$")]
+BY_MODEL = "model"
+"""The value of `counter` in policies that count by the request's model."""
+_COUNTERS = frozenset(CounterName)
 
+
+def _counter(value: str) -> str:
+    """Return the name of a counter, or raise ValueError."""
+    if value == BY_MODEL or value in _COUNTERS or OWN_COUNTER.fullmatch(value):
+        return value
+    raise ValueError(f"expected one of {', '.join(CounterName)}, {BY_MODEL}, or file:NAME")
+
+
+_COUNTER_SCHEMA = {"anyOf": [{"enum": [*CounterName, BY_MODEL]}, {"pattern": f"^{OWN_COUNTER.pattern}$"}]}
+CounterChoice = Annotated[
+    str, AfterValidator(_counter), WithJsonSchema({"type": "string", **_COUNTER_SCHEMA})
+]
 
 _T = TypeVar("_T")
 _ADDED_LATER = "added later"
@@ -129,7 +154,9 @@ class Policy(PolicyTable):
     name: PolicyName
     version: PolicyName
     strategy: str
-    counter: CounterName = Field(default=CounterName.O200K_BASE, strict=False)
+    counter: CounterChoice = CounterName.O200K_BASE
+    """A counter, or `model`: the counter and the frame of the request's model, or else of `model`."""
+    model: AddedLater[ModelName | None] = None
     budget_tokens: Count
     budget_tokens_max: Count = 0
     effective_from: Annotated[AwareDatetime | None, BeforeValidator(_rfc3339)] = None

@@ -14,6 +14,7 @@ from msgspec import UNSET, Struct
 from apportion.core.canonical import Facts
 from apportion.core.canonical_json import canonical_json_of_any
 from apportion.core.digests import digest
+from apportion.core.models import Model
 from apportion.core.overlap.selection_order import Overlap
 from apportion.core.query.passages import ContentTerms
 from apportion.core.strategy_api.policy import Policy
@@ -126,6 +127,8 @@ class Task(Struct, Generic[P, T], frozen=True, kw_only=True):
     total_tokens: int
     """The configured total, for strategies that read `budget_tokens`, else 0."""
     counter: TokenCounter
+    model: Model | None = None
+    """The row of the model, if the policy counts by it: its counter is `counter`."""
     candidates: tuple[Prepared, ...]
     """In no particular order."""
     own: T
@@ -147,6 +150,7 @@ class Task(Struct, Generic[P, T], frozen=True, kw_only=True):
             self.limit_tokens,
             self.total_tokens,
             (self.counter.name, self.counter.digest),
+            *([] if self.model is None else [self.model.digest]),
             _candidates(self),
             *([] if self.own is None else self.own.key()),
         ]

@@ -4,6 +4,7 @@ Exact counters, which load a vocabulary, are in `apportion.engine.counters`.
 """
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol
@@ -21,6 +22,10 @@ class CounterName(StrEnum):
     WORDS13 = "words1.3"
     O200K_BASE = "o200k_base"
     CL100K_BASE = "cl100k_base"
+
+
+OWN_COUNTER = re.compile(r"file:[A-Za-z0-9._-]{1,64}")
+"""The name of a counter that users add by a tokenizer's file."""
 
 
 class TokenCounter(Protocol):

@@ -97,10 +97,17 @@ def row_under(session: Session, recorded: Policy, changed: Policy) -> Session:
     own = [
         state
         for state in session.carried
-        if (state.policy, state.policy_digest) == (recorded.name, recorded.digest)
+        if state.policy == recorded.name and state.policy_digest.startswith(recorded.digest)
     ]
     if not own or changed.digest == recorded.digest:
         return session
     others = [state for state in session.carried if state not in own and state.policy != changed.name]
-    relabelled = [replace(state, policy=changed.name, policy_digest=changed.digest) for state in own]
+    relabelled = [
+        replace(
+            state,
+            policy=changed.name,
+            policy_digest=state.policy_digest.replace(recorded.digest, changed.digest),
+        )
+        for state in own
+    ]
     return replace(session, carried=(*others, *relabelled))

@@ -3,7 +3,8 @@
 Source of rules and numbers: context builder specification. It contradicts itself on the messages after a
 message that does not fit, and counts no overhead for the new message. These rules hold:
 
-- A message costs its content, its tool calls and its other fields, each counted alone, and the overhead. Tool
+- A message costs its content, its tool calls and its other fields, each counted alone, and the overhead. If
+  the policy counts by the model, the model's frame replaces the overhead and adds to calls and results. Tool
   calls (none for an empty list) and the fields other than role, content, tool_calls and tool_call_id are
   counted as canonical JSON. Text blocks are joined without a separator and counted together. Media cost by
   `[media]`, other blocks their canonical JSON, without fields that no model reads. A new message that is a
@@ -35,6 +36,7 @@ from msgspec.structs import replace
 
 from apportion.core.events import ContextRequest
 from apportion.core.history import as_message
+from apportion.core.models import NO_FRAME, Frame
 from apportion.core.results import Fidelity, Reason, ToolResults
 from apportion.core.shrink import Shrunk
 from apportion.core.strategies.conversation.chat_state import ChatState, encode_state
@@ -90,6 +92,8 @@ class ConversationStrategy(WithoutCandidates):
         Raises:
             EventError: a message is malformed, or a pinned index has no message.
         """
+        if task.model is not None:
+            task = replace(task, policy=task.policy.for_model(task.model))
         conversation = task.own.conversation
         chat = read(conversation.messages, as_message(conversation.new_message))
         check_pins(conversation.pinned, len(conversation.messages))
@@ -115,7 +119,7 @@ def _composed(task: ConversationTask, chat: Chat) -> Verdicts:
     prompt = Shrunk(conversation.system_prompt, counter.count(conversation.system_prompt))
     texts = counter.count_many(chat.texts)
     contents = chat.content_costs(texts, counter, policy)
-    costs = chat.costs(contents, counter, policy)
+    costs = chat.costs(contents, counter, policy, _frame(task))
     counted = CountedChat(chat, cut_plan, texts, contents, costs, contents)
     chosen = choose(task, counted, PromptCuts(prompt, counter), parts)
     counted, room, kept = chosen.counted, chosen.room, chosen.kept
@@ -136,6 +140,18 @@ def _composed(task: ConversationTask, chat: Chat) -> Verdicts:
     elif policy.compares_messages:
         sent = with_rest(sent, len(costs))
     return _with_report(task, answer, chosen, sent)
+
+
+def _frame(task: ConversationTask) -> Frame:
+    """Return the frame of the task's model. A separate system prompt counts as one more message."""
+    if task.model is None:
+        return NO_FRAME
+    frame = task.model.frame
+    return (
+        replace(frame, request=frame.request + frame.message)
+        if task.own.conversation.system_prompt
+        else frame
+    )
 
 
 def _verdicts(

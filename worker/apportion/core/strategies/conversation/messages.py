@@ -13,6 +13,7 @@ from msgspec import Struct
 from apportion.core.canonical_json import canonical_json_of_each
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.media import Media, media_of, texts_of, without_data
+from apportion.core.models import NO_FRAME, Frame
 from apportion.core.strategies.conversation.policy import ConversationPolicy
 from apportion.core.text.characters import WHITE_SPACE
 from apportion.core.text.tokens import TokenCounter
@@ -106,10 +107,13 @@ class Chat(Struct, frozen=True, dict=True):
             costs[index] += sum(map(policy.media_tokens, media))
         return costs
 
-    def costs(self, contents: Sequence[int], counter: TokenCounter, policy: ConversationPolicy) -> list[int]:
+    def costs(
+        self, contents: Sequence[int], counter: TokenCounter, policy: ConversationPolicy, frame: Frame
+    ) -> list[int]:
         """Return the cost of each message: content, tool calls, other fields, overhead.
 
-        `contents` has the costs of the contents.
+        `contents` has the costs of the contents. `frame` adds to calls and results, and to the new message
+        what is added to a request once, because the new message is always sent.
         """
         overhead_tokens = policy.conversation.message_overhead_tokens
         costs = [tokens + overhead_tokens for tokens in contents]
@@ -118,6 +122,12 @@ class Chat(Struct, frozen=True, dict=True):
             costs[index] += tokens
         for index in self.files:
             costs[index] += policy.media_tokens(Media("unknown"))
+        if frame != NO_FRAME:
+            costs[-1] += frame.request
+            for index, calls in self.calls.items():
+                costs[index] += frame.call * len(calls)
+            for index in self.results:
+                costs[index] += frame.result
         return costs
 
 

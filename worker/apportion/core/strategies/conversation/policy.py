@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from msgspec import Struct
 from pydantic import Field
 
 from apportion.core.events import MAX_INTEGER
 from apportion.core.media import Media, media_tokens
+from apportion.core.models import Model
 from apportion.core.strategy_api.policy import (
     AddedLater,
     Count,
@@ -114,7 +115,7 @@ class ConversationPolicy(Policy):
 
     def media_tokens(self, media: Media) -> int:
         """Return the cost of a medium; without `[media]`, by the defaults of the table."""
-        table = self.media or MediaPolicy()
+        table = self.media_rules
         return media_tokens(
             media,
             image=table.image,
@@ -122,6 +123,23 @@ class ConversationPolicy(Policy):
             audio=table.audio,
             unknown_tokens=table.unknown_tokens,
         )
+
+    @cached_property
+    def media_rules(self) -> MediaPolicy:
+        """The rules of `[media]`, or the defaults."""
+        return self.media or MediaPolicy()
+
+    def for_model(self, model: Model) -> Self:
+        """Return the policy with a model's overhead of messages, and its rule for images instead of `auto`.
+
+        Without a known overhead of the model, the policy's holds.
+        """
+        rules = self.media_rules
+        if rules.image == "auto" and model.image is not None:
+            rules = rules.model_copy(update={"image": model.image})
+        overhead_tokens = model.frame.message or self.conversation.message_overhead_tokens
+        table = self.conversation.model_copy(update={"message_overhead_tokens": overhead_tokens})
+        return self.model_copy(update={"conversation": table, "media_rules": rules})
 
     @property
     def compares_messages(self) -> bool:

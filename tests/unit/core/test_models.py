@@ -1,0 +1,145 @@
+"""Models: their rows in the table, and compositions that are counted by a request's model."""
+
+from typing import Any
+
+import pytest
+from msgspec import UNSET
+from msgspec.structs import replace
+from support.asking import asked, calls, conversation_policy, result, says
+from support.composing import ENGINE, answer, candidate, entry_of, lanes_policy, request
+
+from apportion.core.compose import Answered
+from apportion.core.errors import EventError
+from apportion.core.models import Frame, Model, Models
+from apportion.core.session.row import EMPTY, Session
+from apportion.core.strategy_api.policy import PolicyError
+
+FRAME = Frame(request=3, message=7, call=5, result=2)
+LARGE = Model(name="large", names=("*large*",), provider="test", counter="chars4", frame=FRAME, table="7")
+BYTES = Model(name="bytes", names=("*bytes*",), provider="test", counter="bytes4")
+TABLE = Models((LARGE, BYTES))
+WITH_TABLE = replace(ENGINE, models=TABLE)
+BY_MODEL = lanes_policy(counter="model")
+CHAT_BY_MODEL = conversation_policy(1_000, 0, 900, 100, counter="model", message_overhead_tokens=4)
+HISTORY = [says("user", "a" * 40), calls("c"), result("c", "r" * 40), says("assistant", "b" * 40)]
+
+
+def sent(rule: Any = CHAT_BY_MODEL, session: Session = EMPTY, **changes: Any) -> Answered:
+    given = {"messages": HISTORY, "new_message": "n" * 8, **changes.pop("conversation", {})}
+    return answer(asked(conversation=given, **changes), rule, session, WITH_TABLE)
+
+
+@pytest.mark.parametrize("name", ["large", "vendor/Large-2@2026", "us.vendor.large-v1:0"])
+def test_a_name_is_found_by_the_first_pattern_that_matches_without_case(name: str) -> None:
+    assert TABLE.find(name) == LARGE
+    assert Models((BYTES, replace(BYTES, name="other"))).find("bytes") == BYTES
+
+
+def test_a_request_is_counted_by_its_model_and_its_decision_names_the_row() -> None:
+    decision = answer(request([candidate("a")], model="vendor/large"), BY_MODEL, engine=WITH_TABLE).decision
+    assert (decision.counter.name, decision.model) == ("chars4", LARGE.ref)
+    assert LARGE.ref.table == "7"
+
+
+def test_a_policy_may_name_the_model_of_requests_without_one() -> None:
+    rule = lanes_policy(counter="model", model="large")
+    assert answer(request([]), rule, engine=WITH_TABLE).decision.counter.name == "chars4"
+    assert answer(request([], model="bytes"), rule, engine=WITH_TABLE).decision.counter.name == "bytes4"
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule", "code", "pointer", "says"),
+    [
+        ({}, BY_MODEL, "missing_field", "$.model", "name it"),
+        (
+            {"model": "larg"},
+            BY_MODEL,
+            "unknown_model",
+            "$.model",
+            "nearest are large; add a row in models_file",
+        ),
+        ({}, lanes_policy(counter="model", model="none"), "unknown_model", "$.policy", "large, bytes"),
+    ],
+)
+def test_a_model_that_is_missing_or_unknown_is_refused(
+    changes: dict[str, Any], rule: Any, code: str, pointer: str, says: str
+) -> None:
+    with pytest.raises(EventError, match=says) as refused:
+        answer(request([], **changes), rule, engine=WITH_TABLE)
+    assert (refused.value.code, refused.value.pointer) == (code, pointer)
+
+
+def test_a_repeated_request_is_a_duplicate_even_if_its_model_has_no_row_any_more() -> None:
+    question = request([candidate("a")], model="large")
+    first = answer(question, BY_MODEL, engine=WITH_TABLE)
+    again = answer(question, BY_MODEL, first.session, replace(ENGINE, models=Models((BYTES,))))
+    assert (again.composed.status, again.decision.duplicate_of) == ("duplicate", first.decision.decision_id)
+
+
+def test_a_policy_with_a_counter_ignores_the_model_but_records_a_mismatch() -> None:
+    plain, other, same, unknown = (
+        answer(request([candidate("a")], **model), lanes_policy(), engine=WITH_TABLE)
+        for model in ({}, {"model": "bytes"}, {"model": "large"}, {"model": "unknown"})
+    )
+    assert plain.composed.text == other.composed.text == unknown.composed.text
+    assert [each.decision.counter_mismatch for each in (plain, other, same, unknown)] == [
+        False,
+        True,
+        False,
+        False,
+    ]
+
+
+def test_a_counter_that_no_policy_can_name_is_refused() -> None:
+    with pytest.raises(PolicyError, match=r"expected one of chars4.*, model, or file:NAME"):
+        lanes_policy(counter="chars5")
+
+
+def test_the_frame_of_the_model_is_counted_with_the_messages() -> None:
+    fixed = sent(conversation_policy(1_000, 0, 900, 100, message_overhead_tokens=0, counter="chars4"))
+    by_model = sent(model="large")
+    messages = len(HISTORY) + 1
+    frame_tokens = FRAME.request + messages * FRAME.message + FRAME.call + FRAME.result
+    assert by_model.composed.tokens.used == fixed.composed.tokens.used + frame_tokens
+    assert entry_of(by_model, "messages/0").tokens == 10 + FRAME.message
+
+
+def test_a_separate_system_prompt_counts_as_one_more_message() -> None:
+    rule = conversation_policy(1_000, 100, 800, 100, counter="model")
+    without, with_prompt = (
+        sent(rule, model="large", conversation={"system_prompt": prompt}).composed.tokens.used
+        for prompt in ("", "s" * 40)
+    )
+    assert with_prompt == without + 10 + FRAME.message
+
+
+def test_a_model_without_a_known_frame_has_the_overhead_of_the_policy() -> None:
+    assert entry_of(sent(model="bytes"), "messages/0").tokens == 10 + 4
+
+
+def test_an_image_costs_by_the_rule_of_the_model() -> None:
+    image = says("user", [{"type": "media", "media": "image", "width": 640, "height": 640}])
+    rows = (LARGE, replace(LARGE, image=321), replace(LARGE, image="patches"))
+    costs = [
+        entry_of(
+            answer(
+                asked(conversation={"messages": [image], "new_message": "n"}, model="large"),
+                CHAT_BY_MODEL,
+                engine=replace(ENGINE, models=Models((row,))),
+            ),
+            "messages/0",
+        ).tokens
+        for row in rows
+    ]
+    assert costs == [529 + FRAME.message, 321 + FRAME.message, 400 + FRAME.message]
+
+
+def test_a_change_of_the_model_begins_a_new_window() -> None:
+    rule = conversation_policy(60, 0, 50, 10, counter="model", prefix={"slack": 200})
+    first = sent(rule, model="large")
+    breaks = []
+    for model in ("large", "bytes"):
+        window = sent(rule, first.session, model=model, request_id=model).decision.window
+        assert window is not UNSET
+        breaks.append(window.broken)
+    assert breaks == [UNSET, "policy_changed"]
