@@ -34,7 +34,7 @@ def create_engine(settings: Settings) -> Engine:
 
 
 def create_models(settings: Settings) -> Models:
-    """Return the built-in models, and before them those of the settings' file.
+    """Return the built-in models, and before them the rows of the file in the settings.
 
     Raises:
         ModelsError, SettingsError: as raised by `create_engine`.
