@@ -125,6 +125,10 @@ export interface ContextRequest {
    */
   policy?: string;
   /**
+   * The model that reads the context. A policy with `counter = "model"` counts by its row of the table.
+   */
+  model?: string;
+  /**
    * Replaces the policy's total, up to its `budget_tokens_max`; 0 disables.
    */
   budget_tokens?: number;
@@ -522,6 +526,11 @@ export interface ContextDecision {
   engine_version: string;
   policy: PolicyRef;
   counter: CounterRef;
+  model?: ModelRef;
+  /**
+   * True if the model counts by another counter than the policy.
+   */
+  counter_mismatch?: boolean;
   digests: Digests;
   /**
    * The name of the secret from which ids were made; absent if there is none.
@@ -586,6 +595,20 @@ export interface ContextDecision {
  */
 export interface CounterRef {
   name: string;
+  digest: string;
+}
+/**
+ * The row of the table of models that a request was counted by, or compared with.
+ */
+export interface ModelRef {
+  name: string;
+  /**
+   * The version of the table.
+   */
+  table: string;
+  /**
+   * The digest of the row.
+   */
   digest: string;
 }
 /**

@@ -79,6 +79,8 @@ DECISIONS = pa.schema(
         *_words("engine_version"),
         *_words("policy_name", "policy_version", "policy_strategy", "policy_digest"),
         *_words("counter_name", "counter_digest"),
+        *_words("model_name", "model_table", "model_digest"),
+        pa.field("counter_mismatch", pa.bool_()),
         *_texts("digests_input", "digests_candidates", "digests_constraints", "digests_session_before"),
         *_texts("digests_session_after", "digests_output", "digests_record"),
         *_words("fingerprint_key_id", "status"),

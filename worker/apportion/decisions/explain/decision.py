@@ -41,7 +41,7 @@ _MEANINGS = {
     Status.DUPLICATE: "This request was answered before; nothing was charged.",
 }
 _BREAKS = {
-    WindowBreak.POLICY_CHANGED: "the last text was of another policy of this name",
+    WindowBreak.POLICY_CHANGED: "the last text was of another policy of this name, or for another model",
     WindowBreak.FIRST: "the session has no text under this policy yet",
     WindowBreak.TTL_EXPIRED: "a provider's cache is cold by now",
     WindowBreak.SYSTEM_CHANGED: "the system prompt is another",
@@ -136,10 +136,14 @@ def _identification(decision: ContextDecision) -> Iterator[RenderableType]:
         f"{decision.requested_at.isoformat()}",
         DIM,
     )
+    model = "" if decision.model is UNSET else f", model {decision.model.name}"
     yield line(
-        f"policy {policy.name} {policy.version}, strategy {policy.strategy}, counter {decision.counter.name}",
+        f"policy {policy.name} {policy.version}, strategy {policy.strategy}, counter "
+        f"{decision.counter.name}{model}",
         DIM,
     )
+    if decision.counter_mismatch:
+        yield line('the model counts with another counter: name a policy with counter = "model"')
     if decision.duplicate_of is not UNSET:
         yield line(f"first answered by decision {decision.duplicate_of}")
 

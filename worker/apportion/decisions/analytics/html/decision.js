@@ -56,6 +56,7 @@ function decision(row, one) {
       ["Decision", element("span", { class: "id" }, row.decision_id)], ["Request", element("span", { class: "id" }, row.request_id)],
       ["Session", element("span", { class: "id" }, `${row.tenant}/${row.session_id}`)], ["Requested (UTC)", time(row.requested_at)],
       ["Policy", `${row.policy_name} ${row.policy_version}, ${row.policy_strategy}`], ["Counter", row.counter_name],
+      ["Model", row.model_name && (row.counter_mismatch ? `${row.model_name}, which counts with another counter` : row.model_name)],
       ["Tokens of the session", session], ["Its prompts", count(one.session_after_prompts)],
       ["It expires", one.session_after_expires_at ? time(one.session_after_expires_at) : "never"],
       ["Set aside", row.tokens_reserved ? count(row.tokens_reserved) : null],

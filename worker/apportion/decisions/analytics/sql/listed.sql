@@ -7,7 +7,7 @@ WITH turns AS (
 )
 SELECT
     decision_id, request_id, session_id, tenant, requested_at,
-    policy_name, policy_version, policy_strategy, counter_name, status,
+    policy_name, policy_version, policy_strategy, counter_name, model_name, counter_mismatch, status,
     tokens_limit, tokens_reserved, tokens_used, candidates_total, candidates_selected,
     reasons[1].reason AS main_reason,
     len(list_filter(groups, lambda each: each.shortfall_requested IS NOT NULL)) AS floors_not_met,
