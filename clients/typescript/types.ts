@@ -490,6 +490,10 @@ export interface ComposedTokens {
   counter: string;
   limit: number;
   used: number;
+  /**
+   * The row of the model, if the policy counts by it.
+   */
+  model?: string;
 }
 /**
  * The session after this request; `max_tokens` is 0 if there is no bound.
@@ -507,6 +511,10 @@ export interface ComposedSession {
 export interface Breakpoint {
   items: number;
   characters?: number;
+  /**
+   * The time to live of a mark, such as `5m`. It is set if the policy counts by a model that has marks.
+   */
+  ttl?: string;
 }
 /**
  * The record of a decision, to audit, count and replay it; it has no content and no path.

@@ -10,7 +10,7 @@ from support.composing import ENGINE, answer, candidate, entry_of, lanes_policy,
 
 from apportion.core.compose import Answered
 from apportion.core.errors import EventError
-from apportion.core.models import Frame, Model, Models
+from apportion.core.models import CacheRules, Frame, Model, Models
 from apportion.core.session.row import EMPTY, Session
 from apportion.core.strategy_api.policy import PolicyError
 
@@ -143,3 +143,36 @@ def test_a_change_of_the_model_begins_a_new_window() -> None:
         assert window is not UNSET
         breaks.append(window.broken)
     assert breaks == [UNSET, "policy_changed"]
+
+
+MARKS = CacheRules("marks", least_tokens=30, marks=4, write_permille={"5m": 1_250, "1h": 2_000})
+
+
+@pytest.mark.parametrize(
+    ("rules", "ttl_s", "ttl"),
+    [
+        (MARKS, 60, "5m"),
+        (MARKS, 300, "5m"),
+        (MARKS, 301, "1h"),
+        (MARKS, 90_000, "1h"),
+        (CacheRules("breakpoints", write_permille={"30m": 1_250}), 300, "30m"),
+        (CacheRules("prefix"), 300, None),
+    ],
+)
+def test_a_mark_has_the_shortest_ttl_that_lasts_as_long_as_the_policy_says(
+    rules: CacheRules, ttl_s: int, ttl: str | None
+) -> None:
+    assert rules.ttl(ttl_s) == ttl
+
+
+def test_breakpoints_before_the_least_cached_length_are_left_out() -> None:
+    rule = conversation_policy(300, 0, 200, 100, counter="model", prefix={"slack": 200})
+    marks = {}
+    for least_tokens in (1, 30, 10_000):
+        row = replace(LARGE, cache=replace(MARKS, least_tokens=least_tokens))
+        engine = replace(ENGINE, models=Models((row,)))
+        history = {"messages": HISTORY, "new_message": "n", "pinned": [0], "pinned_in_place": True}
+        composed = answer(asked(conversation=history, model="large"), rule, engine=engine).composed
+        assert composed.tokens.model == "large"
+        marks[least_tokens] = [(point.items, point.ttl) for point in composed.breakpoints or ()]
+    assert marks == {1: [(1, "5m"), (4, "5m")], 30: [(4, "5m")], 10_000: []}

@@ -19,6 +19,7 @@ from apportion.core.events import MendedRequest, Opt, Trigger
 from apportion.core.fingerprints import fingerprint, key_id
 from apportion.core.results import (
     SCHEMA_VERSION,
+    Breakpoint,
     ComposedSession,
     ComposedTokens,
     ContextComposed,
@@ -76,7 +77,10 @@ def composed_event(answer: AnswerParts) -> ContextComposed:
         messages=_messages(answer) if rendered else UNSET,
         items=made.items,
         tokens=ComposedTokens(
-            counter=answer.measure.counter.name, limit=accepted.limit_tokens, used=made.used_tokens
+            counter=answer.measure.counter.name,
+            limit=accepted.limit_tokens,
+            used=made.used_tokens,
+            model=UNSET if answer.measure.counted is None else answer.measure.counted.name,
         ),
         session=ComposedSession(
             prompts=after.prompts, spent_tokens=after.spent_tokens, max_tokens=accepted.limits.max_tokens
@@ -84,7 +88,31 @@ def composed_event(answer: AnswerParts) -> ContextComposed:
         duplicate_of=answer.duplicate_of,
         truncated_messages=made.truncated_messages,
         prefix_tokens=_prefix_tokens(made) if holds_prefix else UNSET,
-        breakpoints=made.breakpoints if holds_prefix else UNSET,
+        breakpoints=_breakpoints(answer) if holds_prefix else UNSET,
+    )
+
+
+def _breakpoints(answer: AnswerParts) -> tuple[Breakpoint, ...]:
+    """Return the breakpoints; under a model, only those of the least cached length, with their ttl.
+
+    The tokens before a breakpoint are at least the count of its items, because the caller sends more.
+    """
+    made, model = answer.made, answer.measure.counted
+    if model is None or model.cache is None:
+        return made.breakpoints
+    rules, ttl = model.cache, model.cache.ttl(answer.accepted.policy.prefix_ttl_s)
+
+    def tokens(point: Breakpoint) -> int:
+        if point.characters is not UNSET:
+            return answer.measure.counter.count(str(made.text)[: point.characters])
+        return sum([item.tokens for item in made.items[: point.items]])
+
+    return tuple(
+        [
+            replace(point, ttl=ttl or UNSET)
+            for point in made.breakpoints
+            if tokens(point) >= max(1, rules.least_tokens)
+        ]
     )
 
 

@@ -3,12 +3,13 @@
 ASCII letters of names are matched without case, and the first row with a matching pattern is taken.
 """
 
+from collections.abc import Mapping
 from datetime import date
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cached_property
 from string import ascii_lowercase, ascii_uppercase
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
@@ -20,6 +21,8 @@ from apportion.core.results import ModelRef
 
 Tokens = Annotated[int, Meta(ge=0, le=2**53 - 1)]
 Permille = Annotated[int, Meta(ge=0, le=1_000_000)]
+Ttl: TypeAlias = Literal["5m", "30m", "1h", "24h"]
+TTL_SECONDS: Mapping[Ttl, int] = {"5m": 300, "30m": 1_800, "1h": 3_600, "24h": 86_400}
 RowName = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9._-]{0,63}$")]
 _FOUND_MAX = 1_000
 _LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
@@ -55,8 +58,15 @@ class CacheRules(Struct, frozen=True, forbid_unknown_fields=True):
     least_tokens: Tokens = 0
     step_tokens: Annotated[int, Meta(ge=1)] = 1
     marks: Tokens = 0
-    write_permille: dict[Literal["5m", "30m", "1h", "24h"], Permille] = {}
+    write_permille: dict[Ttl, Permille] = {}
     read_permille: Permille = 1_000
+
+    def ttl(self, seconds: int) -> Ttl | None:
+        """Return the shortest time to live of so many seconds, or else the longest; None without marks."""
+        if self.matching == "prefix" or not self.write_permille:
+            return None
+        ascending = sorted(self.write_permille, key=TTL_SECONDS.__getitem__)
+        return next((ttl for ttl in ascending if TTL_SECONDS[ttl] >= seconds), ascending[-1])
 
 
 class Model(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):

@@ -118,6 +118,8 @@ class ComposedTokens(Result, frozen=True, kw_only=True):
     counter: str
     limit: int
     used: int
+    model: Opt[str] = UNSET
+    """The row of the model, if the policy counts by it."""
 
 
 class ComposedSession(Result, frozen=True, kw_only=True):
@@ -136,6 +138,8 @@ class Breakpoint(Struct, frozen=True, gc=False):
 
     items: int
     characters: Opt[int] = UNSET
+    ttl: Opt[str] = UNSET
+    """The time to live of a mark, such as `5m`. It is set if the policy counts by a model that has marks."""
 
 
 class ContextComposed(

@@ -9,11 +9,12 @@ import pytest
 from anthropic.types.message_create_params import MessageCreateParamsNonStreaming
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 from pydantic import TypeAdapter
 from support.asking import composed
 from support.commands import apportion
-from support.composing import answer, candidate, lanes_policy, request
+from support.composing import ENGINE, answer, candidate, lanes_policy, request
 
 from apportion import (
     ContextComposed,
@@ -23,6 +24,10 @@ from apportion import (
     text_body,
 )
 from apportion.cli.compose.compose import ComposeFormat
+from apportion.core.events import ContextRequest
+from apportion.core.models import CacheRules, Model, Models
+from apportion.core.results import Breakpoint
+from apportion.core.session.row import EMPTY
 from apportion.doors.formats import BODIES
 from apportion.doors.formats.text import Part, cut
 from apportion.engine.policies import builtin_policies
@@ -114,6 +119,71 @@ def test_a_text_that_is_held_is_cut_and_marked_at_its_breakpoints_for_anthropic(
     assert [len(message["content"]) for message in for_openai(second)["messages"]] == [1]
 
 
+def for_model(model: str, marks: CacheRules, *requests: ContextRequest, **keys: Any) -> ContextComposed:
+    """Return the last of a session's contexts, under a policy that counts by a model with these rules."""
+    row = Model(name=model, names=(model,), provider="test", counter="chars4", cache=marks)
+    engine, session = replace(ENGINE, models=Models((row,))), EMPTY
+    for asked_for in requests:
+        answered = answer(
+            replace(asked_for, model=model), lanes_policy(counter="model", **keys), session, engine
+        )
+        session = answered.session
+    return answered.composed
+
+
+def turns() -> list[ContextRequest]:
+    offered = [candidate(f"a{number}", 30, relevance=1 - number / 20) for number in range(12)]
+    return [request(offered), request([*offered[:9], candidate("new", 30)])]
+
+
+@pytest.mark.parametrize(("ttl_s", "ttl"), [(300, "5m"), (3_600, "1h")])
+def test_marks_have_the_time_to_live_of_the_policy_if_it_counts_by_the_model(ttl_s: int, ttl: str) -> None:
+    marks = CacheRules("marks", least_tokens=100, write_permille={"5m": 1_250, "1h": 2_000})
+    made = for_model("claude", marks, *turns(), prefix={"weight": 1_000, "ttl_s": ttl_s})
+    [message] = for_anthropic(made)["messages"]
+    marked = [part["cache_control"] for part in message["content"] if "cache_control" in part]
+    assert marked == [{"type": "ephemeral", "ttl": ttl}] * len(made.breakpoints or ())
+    assert marked
+    assert (made.breakpoints or ())[0].characters >= 400  # type: ignore[operator] # the text is no chat
+    assert len(for_openai(made)["messages"][0]["content"]) > 1
+
+
+def test_openai_gets_breakpoints_options_and_a_key_of_the_session_where_only_breakpoints_match() -> None:
+    marks = CacheRules("breakpoints", write_permille={"30m": 1_250})
+    made = for_model("gpt-6", marks, *turns(), prefix={"weight": 1_000})
+    body = for_openai(made)
+    [message] = body["messages"]
+    marked = [part for part in message["content"] if "prompt_cache_breakpoint" in part]
+    assert len(marked) == len(made.breakpoints or ()) > 0
+    assert "".join(part["text"] for part in message["content"]) == made.text
+    assert body["prompt_cache_options"] == {"mode": "explicit", "ttl": "30m"}
+    other = for_openai(replace(made, session_id="other"))
+    assert len(body["prompt_cache_key"]) == 32
+    assert body["prompt_cache_key"] != other["prompt_cache_key"]
+
+
+def test_openai_gets_one_text_and_a_key_where_any_beginning_matches() -> None:
+    made = for_model("gpt-4", CacheRules("prefix"), *turns(), prefix={"weight": 1_000})
+    body = for_openai(made)
+    assert body.keys() == {"messages", "prompt_cache_key"}
+    assert [len(message["content"]) for message in body["messages"]] == [1]
+
+
+def test_a_breakpoint_of_a_chat_is_on_the_last_message_that_openai_lets_have_one() -> None:
+    made = conversation(
+        {"role": "user", "content": "Hi"}, called(CALL), result("c1"), system_prompt="Be kind."
+    )
+    assert made.messages
+    points = tuple([Breakpoint(items, ttl="30m") for items in (1, 3, 4)])
+    body = for_openai(replace(made, breakpoints=points))
+    marked = [
+        message["role"]
+        for message in body["messages"]
+        if isinstance(message["content"], list) and "prompt_cache_breakpoint" in message["content"][-1]
+    ]
+    assert marked == ["system", "user", "tool"]
+
+
 def test_an_empty_context_is_no_message() -> None:
     made = text()
     assert (made.status, made.text) == ("empty", "")
@@ -132,24 +202,28 @@ def test_an_uncomposed_answer_has_no_body(body_of: Any) -> None:
 @given(st.text(alphabet="ab \n", max_size=40), st.sets(st.integers(0, 40), max_size=4))
 def test_the_parts_are_the_text_and_none_is_blank(whole: str, places: set[int]) -> None:
     ends = sorted(place for place in places if 0 < place <= len(whole))
-    parts = cut(whole, ends)
+    parts = cut(whole, [Breakpoint(1, end) for end in ends])
     assert "".join(part.text for part in parts) == (whole if whole.strip() else "")
     assert all(part.text.strip() for part in parts)
-    assert len([part for part in parts if part.is_breakpoint]) <= len(ends)
+    assert len([part for part in parts if part.end]) <= len(ends)
 
 
 def test_a_part_ends_where_a_breakpoint_is() -> None:
-    assert cut("one\n\ntwo\n\nthree", [3, 8]) == [
-        Part("one", is_breakpoint=True),
-        Part("\n\ntwo", is_breakpoint=True),
-        Part("\n\nthree", is_breakpoint=False),
+    first, second = Breakpoint(1, 3), Breakpoint(2, 8)
+    assert cut("one\n\ntwo\n\nthree", [first, second]) == [
+        Part("one", first),
+        Part("\n\ntwo", second),
+        Part("\n\nthree"),
     ]
-    assert cut("one", [3]) == [Part("one", is_breakpoint=True)]
+    assert cut("one", [first]) == [Part("one", first)]
 
 
 def test_a_blank_part_is_joined_to_its_neighbour() -> None:
-    assert [part.text for part in cut("a\n\n\n\nb", [1, 5])] == ["a", "\n\n\n\nb"]
-    assert [part.text for part in cut("a\n\n  ", [1])] == ["a\n\n  "]
+    assert [part.text for part in cut("a\n\n\n\nb", [Breakpoint(1, 1), Breakpoint(2, 5)])] == [
+        "a",
+        "\n\n\n\nb",
+    ]
+    assert [part.text for part in cut("a\n\n  ", [Breakpoint(1, 1)])] == ["a\n\n  "]
 
 
 def test_a_conversation_is_unchanged_for_openai() -> None:

@@ -5,21 +5,28 @@ from the cache if everything up to its end is unchanged. A context contains text
 never a system message.
 
 Tool calls and results of a conversation become blocks. The last block of an item with a breakpoint gets
-`cache_control`. A participant's name is left out, because Anthropic has no field for it.
+`cache_control`. Marks have a time to live if the policy counts by the model. A participant's name is left
+out, because Anthropic has no field for it.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, TypeVar
 
 from msgspec import UNSET, DecodeError
 from msgspec.json import Decoder
 
-from apportion.core.results import ContextComposed
+from apportion.core.results import Breakpoint, ContextComposed
 from apportion.doors.formats.text import FormatError, Part, parts_of
 
 if TYPE_CHECKING:
-    from anthropic.types import MessageParam, TextBlockParam, ToolResultBlockParam, ToolUseBlockParam
+    from anthropic.types import (
+        CacheControlEphemeralParam,
+        MessageParam,
+        TextBlockParam,
+        ToolResultBlockParam,
+        ToolUseBlockParam,
+    )
 
 B = TypeVar("B", bound="TextBlockParam | ToolUseBlockParam | ToolResultBlockParam")
 _SYSTEM = ("system", "developer")
@@ -51,13 +58,16 @@ def anthropic_body(composed: ContextComposed) -> AnthropicBody:
 
 def _block(part: Part) -> "TextBlockParam":
     block: TextBlockParam = {"type": "text", "text": part.text}
-    return _marked([block], is_breakpoint=part.is_breakpoint)[0]
+    return _marked([block], part.end)[0]
 
 
-def _marked(blocks: "list[B]", *, is_breakpoint: bool) -> "list[B]":
+def _marked(blocks: "list[B]", point: Breakpoint | None) -> "list[B]":
     """Return the blocks of an item, with a mark on the last one if the item ends at a breakpoint."""
-    if is_breakpoint and blocks:
-        blocks[-1]["cache_control"] = {"type": "ephemeral"}
+    if point is not None and blocks:
+        mark: CacheControlEphemeralParam = {"type": "ephemeral"}
+        if point.ttl is not UNSET:
+            mark["ttl"] = "1h" if point.ttl == "1h" else "5m"
+        blocks[-1]["cache_control"] = mark
     return blocks
 
 
@@ -65,33 +75,33 @@ def _conversation(composed: ContextComposed, messages: Sequence[dict[str, Any]])
     is_system = [message["role"] in _SYSTEM for message in messages]
     start = is_system.index(False) if False in is_system else len(messages)
     prompts = 1 if composed.system_prompt else 0
-    ends = {point.items - prompts - 1 for point in composed.breakpoints or ()}
-    system = _marked(_texts(composed.system_prompt), is_breakpoint=-1 in ends)
+    ends = {point.items - prompts - 1: point for point in composed.breakpoints or ()}
+    system = _marked(_texts(composed.system_prompt), ends.get(-1))
     for index, message in enumerate(messages[:start]):
-        system += _marked(_texts(message.get("content")), is_breakpoint=index in ends)
+        system += _marked(_texts(message.get("content")), ends.get(index))
     formatted = list(_messages(messages, start, ends))
     return {"system": system, "messages": formatted} if system else {"messages": formatted}
 
 
 def _messages(
-    messages: Sequence[dict[str, Any]], start: int, ends: Collection[int]
+    messages: Sequence[dict[str, Any]], start: int, ends: Mapping[int, Breakpoint]
 ) -> "Iterator[MessageParam]":
-    """Yield the messages from `start` on; `ends` are the indices of messages with a breakpoint."""
+    """Yield the messages from `start` on; `ends` are the breakpoints by the index of their message."""
     indexed = enumerate(messages[start:], start)
     for is_result, run in groupby(indexed, key=lambda pair: pair[1]["role"] == "tool"):
         if is_result:
-            results = [_marked([_result(result)], is_breakpoint=index in ends)[0] for index, result in run]
+            results = [_marked([_result(result)], ends.get(index))[0] for index, result in run]
             yield {"role": "user", "content": results}
             continue
         for index, message in run:
-            texts, is_breakpoint = _texts(message.get("content")), index in ends
+            texts, point = _texts(message.get("content")), ends.get(index)
             if message["role"] == "assistant":
                 _require_results(messages, index)
                 blocks: list[TextBlockParam | ToolUseBlockParam] = [*texts, *_calls(message, index)]
                 if blocks:
-                    yield {"role": "assistant", "content": _marked(blocks, is_breakpoint=is_breakpoint)}
+                    yield {"role": "assistant", "content": _marked(blocks, point)}
             elif texts:
-                yield _plain(message["role"], _marked(texts, is_breakpoint=is_breakpoint))
+                yield _plain(message["role"], _marked(texts, point))
 
 
 def _plain(role: str, texts: "list[TextBlockParam]") -> "MessageParam":

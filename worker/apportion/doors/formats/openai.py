@@ -1,39 +1,90 @@
 """The format of OpenAI's chat completions, which most other servers accept, too.
 
-A text becomes a single part of a user message, without cuts at breakpoints: OpenAI finds the unchanged
-beginning of a prompt, and moving cuts would change its tokens. A context contains text from third parties, so
-it is never a system message.
+A text becomes one user message. A context contains text from third parties, so it is never a system message.
+Models before GPT-5.6 find the unchanged beginning of a prompt, so the text stays a single part: moving cuts
+would change its tokens. Later models only match breakpoints. If the policy counts by such a model, a text is
+cut at its breakpoints, and OpenAI writes these instead of its own (prompt caching, openai 3.54.0).
 """
 
-from typing import TYPE_CHECKING, TypedDict, cast
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
 from msgspec import UNSET
 
-from apportion.core.results import ContextComposed
-from apportion.doors.formats.text import text_of
+from apportion.core.events import session_key
+from apportion.core.results import Breakpoint, ContextComposed
+from apportion.doors.formats.text import Part, parts_of, text_of
 
 if TYPE_CHECKING:
-    from openai.types.chat import ChatCompletionMessageParam
+    from openai.types.chat import ChatCompletionContentPartTextParam, ChatCompletionMessageParam
+    from openai.types.chat.completion_create_params import PromptCacheOptions
+
+_KEY_CHARACTERS = 32
+_PARTED_ROLES = ("system", "developer", "user", "tool")
+"""Roles whose texts may have breakpoints; OpenAI refuses them in an assistant's message."""
 
 
 class OpenAIBody(TypedDict):
     """The body of a request for a chat completion, without the model."""
 
     messages: "list[ChatCompletionMessageParam]"
+    prompt_cache_key: NotRequired[str]
+    prompt_cache_options: "NotRequired[PromptCacheOptions]"
 
 
 def openai_body(composed: ContextComposed) -> OpenAIBody:
     """Return the context as messages: the system prompt and the messages of a conversation, or a text.
 
-    An empty text gives no message.
+    An empty text gives no message. If the policy counts by the model, the body has a key of the session, by
+    which OpenAI finds the server with its cache.
 
     Raises:
         FormatError: there is no context.
     """
-    if composed.messages is not UNSET:
-        # the engine has checked that the request's messages have this format
-        messages = cast("list[ChatCompletionMessageParam]", list(composed.messages))
-        prompt = composed.system_prompt
-        return {"messages": [{"role": "system", "content": prompt}, *messages] if prompt else messages}
-    text = text_of(composed)
-    return {"messages": [{"role": "user", "content": [{"type": "text", "text": text}]}] if text else []}
+    points = [point for point in composed.breakpoints or () if point.ttl is not UNSET]
+    messages = _messages(composed, points)
+    # the engine has checked that the request's messages have this format
+    body = OpenAIBody(messages=cast("list[ChatCompletionMessageParam]", messages))
+    if composed.tokens.model is not UNSET:
+        session = session_key(composed.tenant, composed.session_id)
+        body["prompt_cache_key"] = hashlib.sha256(session.encode()).hexdigest()[:_KEY_CHARACTERS]
+    if any(_has_breakpoint(message) for message in messages):
+        body["prompt_cache_options"] = {"mode": "explicit", "ttl": "30m"}
+    return body
+
+
+def _messages(composed: ContextComposed, points: Sequence[Breakpoint]) -> list[Mapping[str, Any]]:
+    if composed.messages is UNSET:
+        parts = parts_of(composed) if points else [Part(text_of(composed))]
+        content = [_part(part.text, marked=part.end is not None) for part in parts if part.text]
+        return [{"role": "user", "content": content}] if content else []
+    prompt = composed.system_prompt
+    messages: list[Mapping[str, Any]] = [*composed.messages]
+    if prompt:
+        messages = [{"role": "system", "content": prompt}, *messages]
+    for point in points:
+        ends = [index for index in range(point.items) if messages[index]["role"] in _PARTED_ROLES]
+        if ends:
+            messages[ends[-1]] = _marked(messages[ends[-1]])
+    return messages
+
+
+def _part(text: str, *, marked: bool) -> "ChatCompletionContentPartTextParam":
+    if not marked:
+        return {"type": "text", "text": text}
+    return {"type": "text", "text": text, "prompt_cache_breakpoint": {"mode": "explicit"}}
+
+
+def _marked(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a message with a breakpoint on its last part, if that is a text."""
+    content = message.get("content")
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else list(content or ())
+    if not parts or not parts[-1].get("text"):
+        return message
+    return {**message, "content": [*parts[:-1], {**parts[-1], **_part(parts[-1]["text"], marked=True)}]}
+
+
+def _has_breakpoint(message: Mapping[str, Any]) -> bool:
+    content = message.get("content")
+    return isinstance(content, list) and any("prompt_cache_breakpoint" in part for part in content)

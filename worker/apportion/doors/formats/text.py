@@ -1,12 +1,11 @@
 """A composed text, whole or in parts, for clients that build the provider's request themselves."""
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import TypedDict
 
 from msgspec import UNSET, Struct
 
-from apportion.core.results import ContextComposed
+from apportion.core.results import Breakpoint, ContextComposed
 
 
 class FormatError(Exception):
@@ -39,10 +38,10 @@ def text_body(composed: ContextComposed) -> TextBody:
 
 
 class Part(Struct, frozen=True):
-    """A part of a text, and whether it ends at a breakpoint."""
+    """A part of a text, and the breakpoint at its end; None if it ends elsewhere."""
 
     text: str
-    is_breakpoint: bool
+    end: Breakpoint | None = None
 
 
 def parts_of(composed: ContextComposed) -> list[Part]:
@@ -51,7 +50,7 @@ def parts_of(composed: ContextComposed) -> list[Part]:
     Raises:
         FormatError: there is no context.
     """
-    return cut(text_of(composed), [point.characters or 0 for point in composed.breakpoints or ()])
+    return cut(text_of(composed), composed.breakpoints or ())
 
 
 def text_of(composed: ContextComposed) -> str:
@@ -66,20 +65,21 @@ def text_of(composed: ContextComposed) -> str:
     return composed.text
 
 
-def cut(text: str, ends: Sequence[int]) -> list[Part]:
-    """Return a text cut at breakpoints, which are ascending numbers of code points.
+def cut(text: str, breakpoints: Sequence[Breakpoint]) -> list[Part]:
+    """Return a text cut at breakpoints, which are ascending.
 
     Providers refuse a blank part. It is joined to the next part; if it is the last, to the previous one.
     """
     parts: list[Part] = []
-    blank = ""
-    for start, end in pairwise((0, *ends, len(text))):
-        piece = blank + text[start:end]
+    blank, start = "", 0
+    for point in (*breakpoints, None):
+        end = len(text) if point is None else point.characters or 0
+        piece, start = blank + text[start:end], end
         blank = ""
         if piece and not piece.isspace():
-            parts.append(Part(piece, is_breakpoint=end in ends))
+            parts.append(Part(piece, point))
         else:
             blank = piece
     if blank and parts:
-        parts[-1] = Part(parts[-1].text + blank, parts[-1].is_breakpoint)
+        parts[-1] = Part(parts[-1].text + blank, parts[-1].end)
     return parts
