@@ -18,6 +18,7 @@ from apportion.core.canonical_json import canonical_json_of_any
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import MAX_INTEGER
 from apportion.core.media import stub_of
+from apportion.core.text.characters import WHITE_SPACE
 from apportion.doors.fitting.results import FitError
 
 SYSTEM = -1
@@ -380,7 +381,7 @@ def is_blank(content: Any) -> bool:
     """Return whether a content, or a block of one, is a blank text or nothing."""
     if isinstance(content, dict) and content.get("type") == "text":
         content = content.get("text")
-    return not content or (isinstance(content, str) and not content.strip())
+    return not content or (isinstance(content, str) and not content.strip(WHITE_SPACE))
 
 
 def new_texts(counted: Any, new: Any) -> dict[int, str | None]:
@@ -440,6 +441,8 @@ def countable(value: Any, unread: frozenset[str] = frozenset(), depth: int = _DE
         if value.isascii():
             return value
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if kind in _SCALARS:
+        return value if kind is not int or abs(value) <= MAX_INTEGER else str(value)
     if depth and (kind is dict or isinstance(value, Mapping)):
         return {
             countable(name): countable(part, unread, depth - 1)
