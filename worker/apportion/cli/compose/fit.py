@@ -1,6 +1,7 @@
 """`apportion fit`: a chat in a file, fitted to a limit of tokens."""
 
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -155,10 +156,19 @@ def _write_body(output: Path | None, body: Any) -> None:
 
 
 def _summarize(fitted: "Fitted") -> None:
+    """Note the kept messages, and for each reason the messages and tokens that are not sent."""
     decision = fitted.decision
     kept = f"{decision.candidates_selected:,} of {decision.candidates_total:,} messages"
     note(f"{kept}, {fitted.used_tokens:,} of {fitted.limit_tokens:,} tokens")
-    forms = [str(entry.fidelity) for entry in decision.candidates]
-    counts = [f"{name} {forms.count(name):,}" for name in _CHANGED if name in forms]
-    if counts:
-        note(", ".join(counts))
+    counts = {str(each.reason): each.count for each in decision.reasons}
+    listed, tokens = Counter[str](), Counter[str]()
+    for entry in decision.candidates:
+        cause = str(entry.reason or entry.fidelity)
+        if entry.reason or cause in _CHANGED:
+            listed[cause] += 1
+            tokens[cause] += (
+                entry.tokens or 0 if entry.reason else (entry.full_tokens or 0) - (entry.tokens or 0)
+            )
+    for cause, number in (listed | Counter(counts)).items():
+        least = "at least " if listed[cause] < number else ""  # a decision lists 1,000 omitted messages
+        note(f"{cause}: {number:,} messages, {least}{tokens[cause]:,} tokens left out")

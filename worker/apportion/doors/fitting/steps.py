@@ -334,7 +334,7 @@ def _candidate(index: int, fields: Mapping[str, Any]) -> Candidate:
     try:
         return convert({**made, **fields}, Candidate)
     except ValidationError as error:
-        refused = refusal(str(error))
+        refused = refusal(str(error), {"$": Candidate.__struct_fields__})
         pointer = f"$.artifacts[{index}]" + refused.pointer.removeprefix("$")
         raise FitError(refused.code, refused.message, pointer) from None
 

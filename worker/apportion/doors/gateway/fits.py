@@ -27,6 +27,7 @@ from apportion.doors.gateway.backend import Backend, GatewayAnswer, SubmittedEve
 from apportion.doors.gateway.problems import refused
 
 _CALL_FIELDS = re.compile(r"\$\.(limit_tokens|session_id|tenant|options|artifacts)\b")
+_POINTER = re.compile(r"\$\.[\w.\[\]]*[\w\]]")
 _MESSAGES = "$.messages"
 _DEPTH_MAX = 200
 """The depth of a body that can be read and written in any call stack. Messages have the events' bound."""
@@ -67,6 +68,7 @@ class _DecodedAnswer(Struct, frozen=True):
     decision: ContextDecision
 
 
+_FIELDS = {"$": FitRequest.__struct_fields__, "$.options": FitOptions.__struct_fields__}
 _request = json.Decoder(FitRequest)
 _composed = json.Decoder(ContextComposed)
 _decision = json.Decoder(ContextDecision)
@@ -140,6 +142,7 @@ async def fitted(call: FitRequest, size: int, client: BackendClient) -> FitRespo
         )
     except FitError as error:
         error.pointer = _in_call(error.pointer, call)
+        error.message = _POINTER.sub(lambda found: _in_call(found[0], call), error.message)
         raise refused(error, call.options.request_id or UNSET) from None
     decision = result.artifacts_decision
     return FitResponse(
@@ -156,7 +159,7 @@ def _decoded(body: bytes) -> FitRequest:
     try:
         call = decode_whole(_request, body)
     except ValidationError as error:
-        raise refusal(str(error)) from None
+        raise refusal(str(error), _FIELDS) from None
     except (DecodeError, UnicodeDecodeError) as error:
         raise EventError(ErrorCode.NOT_JSON, why_not_json(body, str(error))) from None
     except RecursionError:

@@ -438,9 +438,8 @@ def countable(value: Any, unread: frozenset[str] = frozenset(), depth: int = _DE
     """
     kind = type(value)
     if kind is str:
-        if value.isascii():
-            return value
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        is_ascii = value.isascii()
+        return value if is_ascii else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if kind in _SCALARS:
         return value if kind is not int or abs(value) <= MAX_INTEGER else str(value)
     if depth and (kind is dict or isinstance(value, Mapping)):
