@@ -28,8 +28,8 @@ def test_a_body_is_fitted_as_by_the_library(body: Any) -> None:
     ended = apportion("fit", "--limit", "300", stdin=json.dumps(body).encode())
     assert (ended.exit_code, json.loads(ended.out)) == (0, own.body)
     kept = f"{own.decision.candidates_selected} of 42 messages, {own.used_tokens} of 300 tokens"
-    cut = [entry.tokens for entry in own.decision.candidates if entry.reason == "history_truncated"]
-    left_out = f"history_truncated: {len(cut)} messages, {sum(filter(None, cut))} tokens left out"
+    cut = [entry.tokens or 0 for entry in own.decision.candidates if entry.reason == "history_truncated"]
+    left_out = f"history_truncated: {len(cut)} messages, {sum(cut)} tokens left out"
     assert ended.err == f"apportion: {kept}\napportion: {left_out}\n"
 
 
