@@ -2,13 +2,14 @@
 
 import sys
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from apportion.cli import CommandError, ExitCode, note
-from apportion.cli._files import naming, open_events, require_distinct, require_free
+from apportion.cli._files import naming, open_events, require_distinct, require_free, write_json
 from apportion.cli._settings import read_settings, with_settings
 
 if TYPE_CHECKING:
@@ -89,7 +90,8 @@ def fit(  # noqa: PLR0913 - a command takes its flags by name
         _write_decision(decision, error.decision, settings)
         raise
     _write_decision(decision, fitted.decision, settings)
-    _write_body(output, fitted.body)
+    with nullcontext(sys.stdout.buffer) if output is None else output.open("wb") as written:
+        write_json(written, fitted.body)
     if session is not None:
         for row in rows.values():
             session.write_bytes(row)
@@ -136,23 +138,10 @@ def _read_rows(session: Path) -> dict[str, bytes]:
 
 def _write_decision(path: Path | None, decision: "ContextDecision | None", settings: "Settings") -> None:
     from apportion.core.detail import in_detail
-    from apportion.core.wire.codec import encode
 
     if path is not None and decision is not None:
-        path.write_bytes(encode(in_detail(decision, settings.decision_detail)) + b"\n")
-
-
-def _write_body(output: Path | None, body: Any) -> None:
-    from msgspec import json
-
-    from apportion.engine.offline.lines import write_line
-
-    line = json.encode(body)
-    if output is not None:
-        output.write_bytes(line + b"\n")
-        return
-    with naming(sys.stdout.buffer):
-        write_line(sys.stdout.buffer.fileno(), line)
+        with path.open("wb") as file:
+            write_json(file, in_detail(decision, settings.decision_detail))
 
 
 def _summarize(fitted: "Fitted") -> None:

@@ -26,9 +26,8 @@ from apportion.doors.gateway import calls
 from apportion.doors.gateway.backend import Backend, GatewayAnswer, SubmittedEvent, TraceHeaders
 from apportion.doors.gateway.problems import refused
 
-_CALL_FIELDS = re.compile(r"\$\.(limit_tokens|session_id|tenant|options|artifacts)\b")
+_CALL_FIELDS = re.compile(r"\$\.(limit_tokens|session_id|options|artifacts)\b")
 _POINTER = re.compile(r"\$\.[\w.\[\]]*[\w\]]")
-_MESSAGES = "$.messages"
 _DEPTH_MAX = 200
 """The depth of a body that can be read and written in any call stack. Messages have the events' bound."""
 _LARGE_BYTES = 1 << 20
@@ -108,12 +107,12 @@ def fit_request_of(body: bytes, key: str | None) -> FitRequest:
     """
     call, named = _decoded(body), calls.idempotency_key(key)
     options = call.options
-    calls.require_key(named, options.request_id or named or "", "$.options.request_id")
+    request_id = options.request_id or named or calls.new_id()
+    calls.require_key(named, request_id, "$.options.request_id")
     tenant = options.tenant if call.tenant is None else call.tenant
     if options.tenant not in (FitOptions().tenant, tenant):
         message = "tenant and options.tenant differ; leave one of them out"
         raise EventError(ErrorCode.INVALID_VALUE, message, "$.options.tenant")
-    request_id = options.request_id or named or calls.new_id()
     return replace(call, options=replace(options, request_id=request_id, tenant=tenant))
 
 
@@ -144,33 +143,29 @@ async def fitted(call: FitRequest, size: int, client: BackendClient) -> FitRespo
         error.pointer = _in_call(error.pointer, call)
         error.message = _POINTER.sub(lambda found: _in_call(found[0], call), error.message)
         raise refused(error, call.options.request_id or UNSET) from None
-    decision = result.artifacts_decision
     return FitResponse(
         body=result.body,
         used_tokens=result.used_tokens,
         limit_tokens=result.limit_tokens,
         sources=result.sources,
         decision=result.decision,
-        artifacts_decision=UNSET if decision is None else decision,
+        artifacts_decision=result.artifacts_decision or UNSET,
     )
 
 
 def _decoded(body: bytes) -> FitRequest:
     try:
         call = decode_whole(_request, body)
+        is_too_deep = is_deeper(call.body, _DEPTH_MAX)
     except ValidationError as error:
         raise refusal(str(error), _FIELDS) from None
     except (DecodeError, UnicodeDecodeError) as error:
         raise EventError(ErrorCode.NOT_JSON, why_not_json(body, str(error))) from None
     except RecursionError:
-        raise _too_deep() from None
-    if is_deeper(call.body, _DEPTH_MAX):
-        raise _too_deep()
+        is_too_deep = True
+    if is_too_deep:
+        raise EventError(ErrorCode.TOO_DEEP, f"nested deeper than {_DEPTH_MAX}")
     return call
-
-
-def _too_deep() -> EventError:
-    return EventError(ErrorCode.TOO_DEEP, f"nested deeper than {_DEPTH_MAX}")
 
 
 def _in_call(pointer: str, call: FitRequest) -> str:
@@ -179,5 +174,5 @@ def _in_call(pointer: str, call: FitRequest) -> str:
         return "$.tenant"
     if _CALL_FIELDS.match(pointer):
         return pointer
-    root = _MESSAGES if isinstance(call.body, list) and pointer.startswith(_MESSAGES) else "$"
-    return "$.body" + pointer.removeprefix(root)
+    root = "$.messages" if isinstance(call.body, list) else "$"
+    return "$.body" + pointer.removeprefix(root).removeprefix("$")

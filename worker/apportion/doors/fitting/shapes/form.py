@@ -387,19 +387,13 @@ def is_blank(content: Any) -> bool:
 def new_texts(counted: Any, new: Any) -> dict[int, str | None]:
     """Return the new text of each sent block, by its index in the counted content; None if it is unchanged.
 
-    A new list lacks the blank texts, or has all blocks. A new text replaces all blocks.
+    A new text replaces all blocks.
     """
     if not isinstance(new, list) or not isinstance(counted, list):
         return {0: new}
-    indices = list(range(len(counted)))
-    if len(new) != len(counted):
-        indices = [
-            index for index in indices if counted[index]["type"] != "text" or not is_blank(counted[index])
-        ]
-    pairs = zip(indices, new, strict=True)
     return {
-        index: block["text"] if block.get("type") == "text" and block != counted[index] else None
-        for index, block in pairs
+        index: block["text"] if block.get("type") == "text" and block != before else None
+        for index, (before, block) in enumerate(zip(counted, new, strict=True))
     }
 
 
