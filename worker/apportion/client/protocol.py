@@ -176,9 +176,19 @@ def require_success(response: Response, call: HttpCall) -> Response:
         RefusedError: the event is refused.
         GatewayError: the call failed for another cause.
     """
-    if HTTPStatus.OK <= response.status_code < HTTPStatus.MULTIPLE_CHOICES:
+    status = response.status_code
+    if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
         return response
-    error = _error_of(response, call)
+    try:
+        problem = _problem.decode(response.content)
+    except (DecodeError, UnicodeDecodeError):
+        problem = _Problem()
+    error = _unexpected(status, call.request_id)
+    if problem.code:
+        request_id = problem.request_id or call.request_id
+        error = _error_type(status)(
+            problem.code, problem.detail, status=status, pointer=problem.pointer, request_id=request_id
+        )
     if isinstance(error, UnansweredError):
         error.retry_after_s = _retry_after_s(response)
     raise error
@@ -199,22 +209,6 @@ def _read(decoder: json.Decoder[A], response: Response, call: HttpCall) -> A:
 
 def _is_repeated(response: Response) -> bool:
     return response.headers.get("idempotency-replayed") == "true"
-
-
-def _error_of(response: Response, call: HttpCall) -> GatewayError:
-    try:
-        problem = _problem.decode(response.content)
-    except (DecodeError, UnicodeDecodeError):
-        problem = _Problem()
-    if not problem.code:
-        return _unexpected(response.status_code, call.request_id)
-    return _error_type(response.status_code)(
-        problem.code,
-        problem.detail,
-        status=response.status_code,
-        pointer=problem.pointer,
-        request_id=problem.request_id or call.request_id,
-    )
 
 
 def _error_type(status: int) -> type[GatewayError]:

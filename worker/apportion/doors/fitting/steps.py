@@ -162,16 +162,10 @@ def read_call(
         limit_tokens = operator.index(limit_tokens)
     except TypeError:
         raise FitError(ErrorCode.WRONG_TYPE, "the limit is an integer", "$.limit_tokens") from None
-    request_id = options.request_id or str(uuid4())
-    call = FitCall(
-        chat,
-        limit_tokens,
-        session_id or request_id,
-        None if artifacts is None else candidates_of(artifacts),
-        options,
-        request_id,
-        options.requested_at or datetime.now(UTC),
-    )
+    request_id, requested_at = options.request_id or str(uuid4()), options.requested_at or datetime.now(UTC)
+    candidates = None if artifacts is None else candidates_of(artifacts)
+    session_id = session_id or request_id
+    call = FitCall(chat, limit_tokens, session_id, candidates, options, request_id, requested_at)
     if call.artifacts_tokens < 0 or call.chat_tokens <= 0:
         message = "the limit leaves no tokens for messages; raise it, or lower artifacts_tokens"
         raise FitError(Status.INFEASIBLE, message, "$.limit_tokens")
