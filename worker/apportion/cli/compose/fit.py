@@ -152,12 +152,10 @@ def _summarize(fitted: "Fitted") -> None:
     counts = {str(each.reason): each.count for each in decision.reasons}
     listed, tokens = Counter[str](), Counter[str]()
     for entry in decision.candidates:
-        cause = str(entry.reason or entry.fidelity)
+        cause, tokens_now = str(entry.reason or entry.fidelity), entry.tokens or 0
         if entry.reason or cause in _CHANGED:
             listed[cause] += 1
-            tokens[cause] += (
-                entry.tokens or 0 if entry.reason else (entry.full_tokens or 0) - (entry.tokens or 0)
-            )
+            tokens[cause] += tokens_now if entry.reason else (entry.full_tokens or 0) - tokens_now
     for cause, number in (listed | Counter(counts)).items():
         least = "at least " if listed[cause] < number else ""  # a decision lists 1,000 omitted messages
         note(f"{cause}: {number:,} messages, {least}{tokens[cause]:,} tokens left out")

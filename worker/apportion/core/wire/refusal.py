@@ -6,7 +6,6 @@ Values that a message quotes are left out.
 import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from types import MappingProxyType
 
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Candidate, ContextArtifact, ContextRequest, ContextRetraction
@@ -23,11 +22,10 @@ _EVENTS = (ContextRequest, ContextArtifact, ContextRetraction)
 _EVENT_FIELDS = sorted({name for event in _EVENTS for name in event.__struct_fields__})
 _NAME_MAX_CHARACTERS = 64
 """The longest unknown name that is compared with known names."""
-_NO_FIELDS: Mapping[str, Sequence[str]] = MappingProxyType({})
 _TIMESTAMP = "expected an RFC 3339 timestamp with an offset, as 2026-01-31T12:00:00Z"
 
 
-def refusal(text: str, fields: Mapping[str, Sequence[str]] = _NO_FIELDS) -> EventError:  # noqa: PLR0911 - a table
+def refusal(text: str, fields: Mapping[str, Sequence[str]] = {}) -> EventError:  # noqa: PLR0911 - a table
     """Return the error for a message of msgspec: code and pointer, without quoted values.
 
     `fields` are the names of known fields by pointer, for objects that are no events.

@@ -71,7 +71,7 @@ class RememberingCounter:
         )
 
 
-class _Counters(dict[str, TokenCounter]):
+class _RememberingCounters(dict[str, TokenCounter]):
     """Counters by name; exact ones remember counts. A counter loads when it is first looked up."""
 
     def __missing__(self, name: str) -> TokenCounter:
@@ -99,7 +99,7 @@ class LocalSessions:
         """
         catalogue = Catalogue([*_builtin_policies(), *policies])
         memory = Memory(_COMPOSITIONS_MAX, _COUNTS_MAX)
-        self._composer = Composer(Engine(ENGINE_VERSION, _Counters()), catalogue, "fit", memory)
+        self._composer = Composer(Engine(ENGINE_VERSION, _RememberingCounters()), catalogue, "fit", memory)
         self._rows = RecentRows() if rows is None else rows
         self._events, self._decisions = events, decisions
         self._lock = Lock()

@@ -196,9 +196,7 @@ def fit_steps(call: FitCall) -> Steps:
             raise FitError(ErrorCode.INVALID_POLICY, message, "$.options.artifacts_policy", decision)
     count = COUNTERS[composed.tokens.counter].count
     sent, system, tokens = _with_artifacts(call, kept, text, count)
-    if _lacks_last(chat, sent):
-        message = "the last message is blank, which this shape's provider refuses; give it a text"
-        raise FitError(ErrorCode.INVALID_VALUE, message, chat.pointer(len(chat.counted) - 1), decision)
+    _require_last(chat, sent, decision)
     used_tokens = composed.tokens.used + tokens + _open_with_user(call, kept, sent, count)
     assert used_tokens <= call.limit_tokens, "the parts of the limit add up to it"
     sent = chat.merged(sent)
@@ -338,12 +336,14 @@ def _first_unnamed(chat: ShapedChat, kept: Sequence[int]) -> int | None:
     return None
 
 
-def _lacks_last(chat: ShapedChat, sent: Sequence[SentMessage]) -> bool:
-    """Return whether the last message is left out or has no block, and the provider refuses that."""
+def _require_last(chat: ShapedChat, sent: Sequence[SentMessage], decision: ContextDecision) -> None:
+    """Raise FitError if the last message is left out or has no block, and the provider refuses that."""
     last = chat.counted[-1].message
     must_stay = chat.shape.ends_with_user or not chat.shape.sends_blanks
     is_lost = not sent or (must_stay and sent[-1].role == "assistant" != last["role"])
-    return is_lost or (last["role"] == "user" and last["content"] == [])
+    if is_lost or (last["role"] == "user" and last["content"] == []):
+        text = "the last message is blank, which this shape's provider refuses; give it a text"
+        raise FitError(ErrorCode.INVALID_VALUE, text, chat.pointer(len(chat.counted) - 1), decision)
 
 
 def _with_artifacts(

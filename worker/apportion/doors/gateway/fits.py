@@ -107,12 +107,12 @@ def fit_request_of(body: bytes, key: str | None) -> FitRequest:
     """
     call, named = _decoded(body), calls.idempotency_key(key)
     options = call.options
-    request_id = options.request_id or named or calls.new_id()
-    calls.require_key(named, request_id, "$.options.request_id")
+    calls.require_key(named, options.request_id or named or "", "$.options.request_id")
     tenant = options.tenant if call.tenant is None else call.tenant
     if options.tenant not in (FitOptions().tenant, tenant):
         message = "tenant and options.tenant differ; leave one of them out"
         raise EventError(ErrorCode.INVALID_VALUE, message, "$.options.tenant")
+    request_id = options.request_id or named or calls.new_id()
     return replace(call, options=replace(options, request_id=request_id, tenant=tenant))
 
 
