@@ -1,6 +1,7 @@
 """`apportion fit`: a chat in a file, fitted to a limit of tokens."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from support.commands import apportion, process
 from support.fitted_chats import chat, tool_round
 
 from apportion import LocalSessions, fit
+from apportion.core.results import ToolResults
 
 MESSAGES = chat(20)
 BODY: dict[str, Any] = {"model": "m", "system": "Be brief.", "messages": MESSAGES[1:], "stream": True}
@@ -26,7 +28,14 @@ def test_a_body_is_fitted_as_by_the_library(body: Any) -> None:
     ended = apportion("fit", "--limit", "300", stdin=json.dumps(body).encode())
     assert (ended.exit_code, json.loads(ended.out)) == (0, own.body)
     kept = f"{own.decision.candidates_selected} of 42 messages, {own.used_tokens} of 300 tokens"
-    assert ended.err == f"apportion: {kept}\n"
+    cut = [entry.tokens or 0 for entry in own.decision.candidates if entry.reason == "history_truncated"]
+    left_out = f"history_truncated: {len(cut)} messages, {sum(cut)} tokens left out"
+    assert ended.err == f"apportion: {kept}\napportion: {left_out}\n"
+
+
+def test_a_summary_of_more_messages_than_a_decision_lists_gives_at_least_their_tokens() -> None:
+    ended = apportion("fit", "--limit", "300", stdin=json.dumps(chat(1000)).encode())
+    assert re.search(r"history_truncated: 1,9\d\d messages, at least 1\d,\d{3} tokens left out\n", ended.err)
 
 
 def test_files_are_written_and_not_overwritten() -> None:
@@ -67,9 +76,12 @@ def test_cleared_results_are_counted() -> None:
         messages += tool_round(f"c{turn}", "line " * 400)
     messages.append({"role": "user", "content": "Go on."})
     ended = apportion("fit", "--limit", "2500", stdin=json.dumps(messages).encode())
-    cleared = sum(entry.fidelity == "cleared" for entry in fit(messages, 2500).decision.candidates)
-    assert cleared > 1
-    assert ended.err.splitlines()[1] == f"apportion: cleared {cleared}"
+    decision = fit(messages, 2500).decision
+    cleared = [entry for entry in decision.candidates if entry.fidelity == "cleared"]
+    assert len(cleared) > 1
+    assert isinstance(decision.tool_results, ToolResults)
+    freed = f"{decision.tool_results.freed_tokens:,} tokens left out"
+    assert ended.err.splitlines()[1] == f"apportion: cleared: {len(cleared)} messages, {freed}"
 
 
 @pytest.mark.parametrize(

@@ -310,6 +310,22 @@ def test_a_fitted_body_is_asked_for_with_the_same_id_in_each_attempt(connect: An
     assert [received.path for received in server.received] == ["/v1/fit"] * 2
 
 
+@pytest.mark.parametrize("data", [b"x", bytearray(b"x"), memoryview(b"x")])
+def test_a_body_with_bytes_is_refused_before_it_is_sent(connect: Any, data: Any) -> None:
+    body = {"messages": [{"content": [{"image": {"source": {"bytes": data}}}]}]}
+    with scripted_server() as server, connect(server.url) as client:
+        with pytest.raises(GatewayError) as caught:
+            client.fit(body, 300)
+        assert (caught.value.code, caught.value.pointer, server.received) == ("not_json", "$.body", [])
+
+
+def test_half_of_a_surrogate_pair_is_sent_as_an_escape(connect: Any) -> None:
+    with scripted_server(Scripted(200, b"{}")) as server, connect(server.url) as client:
+        with pytest.raises(GatewayError):
+            client.fit([{"role": "user", "content": "\ud83d \u20ac"}], 300)
+        assert b'"content": "\\ud83d \xe2\x82\xac"' in server.received[0].body
+
+
 @pytest.mark.parametrize("missing", ["httpx2", "tenacity"])
 def test_without_the_extra_it_names_the_install_command(missing: str) -> None:
     code = f"import sys; sys.modules[{missing!r}] = None; import apportion.client"

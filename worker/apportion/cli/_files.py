@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from io import BufferedReader
 from pathlib import Path
-from typing import Annotated, BinaryIO, TypeAlias, cast
+from typing import Annotated, Any, BinaryIO, TypeAlias, cast
 
 import typer
 
@@ -75,6 +75,15 @@ def naming(file: BinaryIO) -> Iterator[None]:
             raise
         message = f"{file.name}: {getattr(error, 'strerror', None) or error}"
         raise CommandError("file_failed", message) from None
+
+
+def write_json(file: BinaryIO, value: Any) -> None:
+    """Write a line without buffering: a reader may wait for it, and a failed write must not be repeated."""
+    from apportion.core.wire.codec import encode
+    from apportion.engine.offline.lines import write_line
+
+    with naming(file):
+        write_line(file.fileno(), encode(value))
 
 
 def _is_gzip(file: BinaryIO) -> bool:

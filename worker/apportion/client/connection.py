@@ -1,7 +1,8 @@
-"""The parts that both clients share: HTTP arguments, deadlines and retries."""
+"""The part that both clients share: HTTP arguments, deadlines and retries."""
 
+from abc import ABC, abstractmethod
 from time import monotonic
-from typing import Any
+from typing import Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
 from tenacity import retry_if_exception_type, stop_before_delay, wait_exception, wait_random_exponential
@@ -9,14 +10,27 @@ from tenacity import retry_if_exception_type, stop_before_delay, wait_exception,
 from apportion.client.errors import GatewayError, UnansweredError
 from apportion.client.protocol import HttpCall
 
+H = TypeVar("H")
 _PAUSE_MAX_S = 5.0
 
 
-class Connection:
-    """The address of a gateway, the token, and the deadline and pauses of calls."""
+class Connection(ABC, Generic[H]):
+    """The base of both clients: a gateway's address, the token, an HTTP client, and the deadline of calls."""
 
-    def __init__(self, url: str, token: str | None, deadline_s: float, backoff_s: float) -> None:
-        """Take the arguments of a client.
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        deadline_s: float = 30.0,
+        backoff_s: float = 0.1,
+        http: H | None = None,
+    ) -> None:
+        """Connect to a gateway at a URL, such as `http://localhost:8080`.
+
+        `deadline_s` bounds a call with all of its repetitions. In the last attempt of `GatewayClient`, it
+        bounds each wait for the network, not their sum. `backoff_s` bounds the first random pause; the bound
+        doubles up to 5 s. `http` is a client with settings of your own, such as certificates; you close it.
 
         Raises:
             GatewayError: the URL is not a valid HTTP URL.
@@ -26,12 +40,18 @@ class Connection:
         self._token = token
         self._deadline_s = deadline_s
         self._backoff_s = backoff_s
+        self._is_own = http is None
+        self._http = self._new_http() if http is None else http
 
-    def end_s(self) -> float:
+    @abstractmethod
+    def _new_http(self) -> H:
+        """Return an HTTP client."""
+
+    def _end_s(self) -> float:
         """Return the time (monotonic) at which a call that begins now must end."""
         return monotonic() + self._deadline_s
 
-    def rules(self) -> dict[str, Any]:
+    def _rules(self) -> dict[str, Any]:
         """Return the arguments of tenacity's loops, which repeat unanswered calls after random pauses.
 
         A pause is at least as long as the gateway's `Retry-After`. No pause ends after the deadline.
@@ -44,7 +64,7 @@ class Connection:
             "reraise": True,
         }
 
-    def http_request(self, call: HttpCall, left_s: float) -> dict[str, Any]:
+    def _http_request(self, call: HttpCall, left_s: float) -> dict[str, Any]:
         """Return the arguments of an HTTP client. The gateway may wait for `left_s`, but at least 1 s."""
         headers = {"Prefer": f"wait={max(1, int(left_s))}"}
         if call.body:

@@ -1,26 +1,27 @@
 """The gateway's protocol without I/O: calls as HTTP requests, and HTTP responses as answers or errors."""
 
+import json as standard_json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypedDict, TypeVar
 from urllib.parse import urlencode
 from uuid import uuid4
 
 from httpx2 import Response
-from msgspec import DecodeError, Struct, json, to_builtins
+from msgspec import DecodeError, Raw, Struct, json, to_builtins
 from msgspec.structs import replace
 
 from apportion.client.errors import GatewayError, RefusedError, UnansweredError
-from apportion.core.events import ContextArtifact, ContextRequest
+from apportion.core.errors import ErrorCode
+from apportion.core.events import Candidate, ContextArtifact, ContextRequest
 from apportion.core.results import ContextComposed, ContextDecision
 from apportion.core.wire.codec import encode
 
 A = TypeVar("A")
-FitFields: TypeAlias = Struct | Mapping[str, Any] | None
-"""`apportion.FitOptions`, or a mapping with its fields."""
-
+Body: TypeAlias = Mapping[str, Any] | Sequence[Any]
+_BYTES = (bytes, bytearray, memoryview)
 _RETRIED = frozenset(
     {
         HTTPStatus.TOO_MANY_REQUESTS,
@@ -41,6 +42,16 @@ class HttpCall(Struct, frozen=True):
     path: str
     body: bytes = b""
     request_id: str = ""
+
+
+class FitArguments(TypedDict, total=False):
+    """Optional arguments of `fit`."""
+
+    session_id: str | None
+    """Without it, the call is a session of its own."""
+    artifacts: Sequence[Candidate | Mapping[str, Any]] | None
+    options: Struct | Mapping[str, Any] | None
+    """`apportion.FitOptions`, or some of its fields."""
 
 
 class ComposedAnswer(Struct, frozen=True):
@@ -103,18 +114,27 @@ def compose_call(request: ContextRequest, *, with_decision: bool) -> HttpCall:
     return HttpCall("POST", f"/v1/compose{query}", encode(request), request.request_id)
 
 
-def fit_call(
-    body: Mapping[str, Any] | Sequence[Any], limit_tokens: int, options: FitFields, given: Mapping[str, Any]
-) -> HttpCall:
-    """Return the call that fits a body; `given` are its other fields, without the ones that are None.
+def fit_call(body: Body, limit_tokens: int, arguments: FitArguments) -> HttpCall:
+    """Return the call that fits a body. Each repetition has the same request id, which is in the options.
 
-    Each repetition has the same request id, which is in the options.
+    Raises:
+        GatewayError: the body has bytes.
     """
-    fields = dict(options) if isinstance(options, Mapping) else to_builtins(options or {})
+    options = arguments.get("options") or {}
+    fields = dict(options) if isinstance(options, Mapping) else to_builtins(options)
     fields["request_id"] = fields.get("request_id") or str(uuid4())
-    given = {name: value for name, value in given.items() if value is not None}
-    call = {"body": body, "limit_tokens": limit_tokens, **given, "options": fields}
+    given = {name: value for name, value in arguments.items() if value is not None}
+    text = standard_json.dumps(body, default=_without_bytes, ensure_ascii=False)
+    written = Raw(text.encode(errors="backslashreplace"))  # escapes halves of surrogate pairs
+    call = {"body": written, "limit_tokens": limit_tokens, **given, "options": fields}
     return HttpCall("POST", "/v1/fit", json.encode(call), fields["request_id"])
+
+
+def _without_bytes(value: object) -> Any:
+    if isinstance(value, _BYTES):
+        message = "the body has bytes, which would come back as text; give base64 text, or call apportion.fit"
+        raise GatewayError(ErrorCode.NOT_JSON, message, pointer="$.body")
+    return to_builtins(value, builtin_types=_BYTES)
 
 
 def publish_call(artifact: ContextArtifact) -> HttpCall:
@@ -156,9 +176,19 @@ def require_success(response: Response, call: HttpCall) -> Response:
         RefusedError: the event is refused.
         GatewayError: the call failed for another cause.
     """
-    if HTTPStatus.OK <= response.status_code < HTTPStatus.MULTIPLE_CHOICES:
+    status = response.status_code
+    if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
         return response
-    error = _error_of(response, call)
+    try:
+        problem = _problem.decode(response.content)
+    except (DecodeError, UnicodeDecodeError):
+        problem = _Problem()
+    error = _unexpected(status, call.request_id)
+    if problem.code:
+        request_id = problem.request_id or call.request_id
+        error = _error_type(status)(
+            problem.code, problem.detail, status=status, pointer=problem.pointer, request_id=request_id
+        )
     if isinstance(error, UnansweredError):
         error.retry_after_s = _retry_after_s(response)
     raise error
@@ -179,22 +209,6 @@ def _read(decoder: json.Decoder[A], response: Response, call: HttpCall) -> A:
 
 def _is_repeated(response: Response) -> bool:
     return response.headers.get("idempotency-replayed") == "true"
-
-
-def _error_of(response: Response, call: HttpCall) -> GatewayError:
-    try:
-        problem = _problem.decode(response.content)
-    except (DecodeError, UnicodeDecodeError):
-        problem = _Problem()
-    if not problem.code:
-        return _unexpected(response.status_code, call.request_id)
-    return _error_type(response.status_code)(
-        problem.code,
-        problem.detail,
-        status=response.status_code,
-        pointer=problem.pointer,
-        request_id=problem.request_id or call.request_id,
-    )
 
 
 def _error_type(status: int) -> type[GatewayError]:

@@ -76,7 +76,8 @@ def _is_plain(value: Any) -> bool:
     for level in levels(value):
         if not level.types <= _PLAIN_TYPES:
             return False
-        if int in level.types and any(type(part) is int and abs(part) > _MAX_EXACT for part in level.parts):
+        integers = [part for part in level.parts if type(part) is int] if int in level.types else [0]
+        if min(integers) < -_MAX_EXACT or max(integers) > _MAX_EXACT:
             return False
         if not all(map(str.isascii, set().union(*level.objects))):
             return False

@@ -93,3 +93,27 @@ def history_of(conversation: Conversation) -> History:
     each = canonical_json_of_elements(conversation.messages, f"{_PLACE}.messages")
     new_message = canonical_json_of_any(conversation.new_message, f"{_PLACE}.new_message")
     return History(conversation, each, new_message, hashlib.sha256(b"[" + b",".join(each)))
+
+
+def is_text(block: Any) -> bool:
+    """Return whether a block is a text."""
+    if isinstance(block, str):
+        return True
+    return isinstance(block, Mapping) and block.get("type") == "text" and isinstance(block.get("text"), str)
+
+
+def blocks_of(content: Any) -> list[Any]:
+    """Return the blocks of a content that is no text, in their order."""
+    if content is None:
+        return []
+    return content if isinstance(content, list) else [content]
+
+
+def text_of(content: Any) -> str:
+    """Return the text of a content: its text blocks, joined without a separator."""
+    if isinstance(content, str):
+        return content
+    texts = [
+        block if isinstance(block, str) else block["text"] for block in blocks_of(content) if is_text(block)
+    ]
+    return "".join(texts)

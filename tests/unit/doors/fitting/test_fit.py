@@ -48,6 +48,11 @@ def called(given: object) -> Message:
     return {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "f", "input": given}]}
 
 
+def openai_call(given: object) -> Message:
+    """Return a call in OpenAI's shape with arguments."""
+    return {"id": "c", "type": "function", "function": {"name": "f", "arguments": given}}
+
+
 def refused(messages: Any, limit_tokens: int = 1000, **changes: Any) -> FitError:
     with pytest.raises(FitError) as caught:
         fit(messages, limit_tokens, **changes)
@@ -167,6 +172,10 @@ def test_mandatory_messages_over_the_limit_are_refused_with_the_decision() -> No
         ([{"role": "user", "content": ""}] * 10_002, "$.messages"),
         ({"messages": [called(object())]}, "$.messages[0].content[0].input"),
         ({"messages": [called(float("nan"))]}, "$.messages[0].content[0].input"),
+        (
+            [{"role": "assistant", "tool_calls": [openai_call("{}"), openai_call({1})]}, *chat(0)],
+            "$.messages[0].tool_calls[1].function.arguments",
+        ),
         (
             {"messages": [{"role": "user", "content": [{"type": "tool_result", "content": 5}]}]},
             "$.messages[0].content[0].tool_use_id",

@@ -78,3 +78,18 @@ def test_a_chat_without_a_system_prompt_gets_artifacts_as_one() -> None:
     fitted = fit(chat, 400, artifacts=FACT, options=FitOptions(place="system"))
     assert fitted.body == [{"role": "system", "content": "We close at 6 pm."}, *chat]
     assert fitted.used_tokens == sum(map(cost, fitted.messages))
+
+
+def test_artifacts_are_joined_to_a_text_and_not_to_another_block_with_a_field_of_that_name() -> None:
+    note: dict[str, Any] = {"type": "note", "text": "an unknown block"}
+    chat = [SYSTEM, {"role": "user", "content": [note, {"type": "text", "text": "When?"}]}]
+    fitted = fit(chat, 400, artifacts=FACT, options=FitOptions(place="user"))
+    text = {"type": "text", "text": "We close at 6 pm.\n\nWhen?"}
+    assert fitted.messages[1]["content"] == [note, text]
+    assert fitted.used_tokens > fit(chat, 400).used_tokens
+
+
+def test_a_text_of_a_separator_that_only_some_pythons_call_white_space_is_sent() -> None:
+    block = {"type": "text", "text": "\x1c"}
+    body: dict[str, Any] = {"system": "Be brief.", "messages": [{"role": "user", "content": [block]}]}
+    assert fit(body, 400).messages[0]["content"] == [block]

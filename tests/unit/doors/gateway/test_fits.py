@@ -133,6 +133,35 @@ async def test_a_refused_call_names_its_place(changes: Any, expected: tuple[int,
 
 
 @pytest.mark.parametrize(
+    ("changes", "meant"),
+    [
+        ({"options": {"pined": [1]}}, "pinned"),
+        ({"sesion_id": "s"}, "session_id"),
+        ({"artifacts": [{"content": "x", "relevence": 1}]}, "relevance"),
+    ],
+)
+async def test_an_unknown_field_comes_with_a_similar_name(changes: Any, meant: str) -> None:
+    async with gateway() as client:
+        response = await client.post("/v1/fit", json=call(**changes))
+        details = await response.json(content_type=None)
+    assert details["detail"] == f"there is no such field; did you mean {meant}?"
+
+
+@pytest.mark.parametrize(
+    ("body", "limit_tokens", "place"),
+    [(MESSAGES, 5, "$.body[41]"), (ANTHROPIC, 35, "$.body.messages[40]")],
+)
+async def test_the_largest_messages_are_named_by_their_place_in_the_call(
+    body: Any, limit_tokens: int, place: str
+) -> None:
+    async with gateway() as client:
+        response = await client.post("/v1/fit", json=call(body=body, limit_tokens=limit_tokens))
+        detail = (await response.json(content_type=None))["detail"]
+    assert f"the largest: {place} (" in detail
+    assert "$.messages" not in detail
+
+
+@pytest.mark.parametrize(
     ("data", "expected"),
     [
         (b"{", (422, "not_json", "$")),

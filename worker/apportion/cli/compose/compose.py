@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal, TypeAlias
 import typer
 
 from apportion.cli import CommandError, ExitCode, note
-from apportion.cli._files import EventsFile, naming, open_events, require_distinct, require_free
+from apportion.cli._files import EventsFile, open_events, require_distinct, require_free, write_json
 from apportion.cli._lines import EVENTS, lines_of, watched
 from apportion.cli._settings import read_settings, with_settings
 from apportion.cli._table import print_shown
@@ -124,10 +124,10 @@ def _write_all(
             if refused is None and counts[code] <= (1 if code == "no_secret" else _LISTED_MAX):
                 note(_error_line(answer))
             elif refused is not None:
-                _write(refused, holding(answer, settings.dead_letter_value))
+                write_json(refused, holding(answer, settings.dead_letter_value))
             continue
         if decided is not None:
-            _write(decided, in_detail(answer.decision, settings.decision_detail))
+            write_json(decided, in_detail(answer.decision, settings.decision_detail))
         if explain:
             from apportion.decisions.explain.decision import explanation
 
@@ -151,7 +151,7 @@ class _Form:
         if self._format == "text" and sys.stdout.isatty() and isinstance(text, str):
             typer.echo("\n".join(printable(line) for line in text.expandtabs().splitlines()))
         else:
-            _write(sys.stdout.buffer, self._shaped(composed))
+            write_json(sys.stdout.buffer, self._shaped(composed))
 
     def _shaped(self, composed: "ContextComposed") -> "Struct":
         if self._format is None:
@@ -165,15 +165,6 @@ class _Form:
             self.missing += 1
             note(f"request {printable(composed.request_id)}: {error}")
             return shaped(composed, None)
-
-
-def _write(file: BinaryIO, event: "Struct") -> None:
-    """Write a line without buffering: a reader may wait for it, and a failed write must not be repeated."""
-    from apportion.core.wire.codec import encode
-    from apportion.engine.offline.lines import write_line
-
-    with naming(file):
-        write_line(file.fileno(), encode(event))
 
 
 def _error_line(letter: "ContextDeadLetter") -> str:

@@ -1,13 +1,15 @@
 """`apportion fit`: a chat in a file, fitted to a limit of tokens."""
 
 import sys
+from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from apportion.cli import CommandError, ExitCode, note
-from apportion.cli._files import naming, open_events, require_distinct, require_free
+from apportion.cli._files import naming, open_events, require_distinct, require_free, write_json
 from apportion.cli._settings import read_settings, with_settings
 
 if TYPE_CHECKING:
@@ -88,7 +90,8 @@ def fit(  # noqa: PLR0913 - a command takes its flags by name
         _write_decision(decision, error.decision, settings)
         raise
     _write_decision(decision, fitted.decision, settings)
-    _write_body(output, fitted.body)
+    with nullcontext(sys.stdout.buffer) if output is None else output.open("wb") as written:
+        write_json(written, fitted.body)
     if session is not None:
         for row in rows.values():
             session.write_bytes(row)
@@ -135,30 +138,24 @@ def _read_rows(session: Path) -> dict[str, bytes]:
 
 def _write_decision(path: Path | None, decision: "ContextDecision | None", settings: "Settings") -> None:
     from apportion.core.detail import in_detail
-    from apportion.core.wire.codec import encode
 
     if path is not None and decision is not None:
-        path.write_bytes(encode(in_detail(decision, settings.decision_detail)) + b"\n")
-
-
-def _write_body(output: Path | None, body: Any) -> None:
-    from msgspec import json
-
-    from apportion.engine.offline.lines import write_line
-
-    line = json.encode(body)
-    if output is not None:
-        output.write_bytes(line + b"\n")
-        return
-    with naming(sys.stdout.buffer):
-        write_line(sys.stdout.buffer.fileno(), line)
+        with path.open("wb") as file:
+            write_json(file, in_detail(decision, settings.decision_detail))
 
 
 def _summarize(fitted: "Fitted") -> None:
+    """Note the kept messages, and for each reason the messages and tokens that are not sent."""
     decision = fitted.decision
     kept = f"{decision.candidates_selected:,} of {decision.candidates_total:,} messages"
     note(f"{kept}, {fitted.used_tokens:,} of {fitted.limit_tokens:,} tokens")
-    forms = [str(entry.fidelity) for entry in decision.candidates]
-    counts = [f"{name} {forms.count(name):,}" for name in _CHANGED if name in forms]
-    if counts:
-        note(", ".join(counts))
+    counts = {str(each.reason): each.count for each in decision.reasons}
+    listed, tokens = Counter[str](), Counter[str]()
+    for entry in decision.candidates:
+        cause, tokens_now = str(entry.reason or entry.fidelity), entry.tokens or 0
+        if entry.reason or cause in _CHANGED:
+            listed[cause] += 1
+            tokens[cause] += tokens_now if entry.reason else (entry.full_tokens or 0) - tokens_now
+    for cause, number in (listed | Counter(counts)).items():
+        least = "at least " if listed[cause] < number else ""  # a decision lists 1,000 omitted messages
+        note(f"{cause}: {number:,} messages, {least}{tokens[cause]:,} tokens left out")

@@ -4,6 +4,7 @@ Values that a message quotes are left out.
 """
 
 import re
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 
 from apportion.core.errors import ErrorCode, EventError
@@ -24,13 +25,18 @@ _NAME_MAX_CHARACTERS = 64
 _TIMESTAMP = "expected an RFC 3339 timestamp with an offset, as 2026-01-31T12:00:00Z"
 
 
-def refusal(text: str) -> EventError:  # noqa: PLR0911 - a table of messages, a line each
-    """Return the error for a message of msgspec: code and pointer, without quoted values."""
+def refusal(text: str, fields: Mapping[str, Sequence[str]] = {}) -> EventError:  # noqa: PLR0911 - a table
+    """Return the error for a message of msgspec: code and pointer, without quoted values.
+
+    `fields` are the names of known fields by pointer, for objects that are no events.
+    """
     if found := _FIELD.fullmatch(text):
         pointer = f"{found['pointer'] or '$'}.{found['field']}"
         if found["fault"] == "missing required":
             return EventError(ErrorCode.MISSING_FIELD, "this field is required", pointer)
-        message = "no event of this type has this field" + _meant(found["field"], found["pointer"] or "$")
+        place = found["pointer"] or "$"
+        message = "no event of this type has this field" if place not in fields else "there is no such field"
+        message += _meant(found["field"], place, fields)
         return EventError(ErrorCode.UNKNOWN_FIELD, message, pointer)
     found = _PLACE.fullmatch(text)
     assert found is not None, "the pattern matches every string"
@@ -48,8 +54,10 @@ def refusal(text: str) -> EventError:  # noqa: PLR0911 - a table of messages, a 
     return EventError(ErrorCode.INVALID_VALUE, what.replace("`", ""), pointer)
 
 
-def _meant(field: str, place: str) -> str:
+def _meant(field: str, place: str, fields: Mapping[str, Sequence[str]]) -> str:
     """Return a hint at the known field with the most similar name, or the empty string."""
     known = _CANDIDATE_FIELDS if place.startswith(("$.candidates[", "$.artifact")) else _EVENT_FIELDS
-    near = get_close_matches(field, known, n=1) if len(field) <= _NAME_MAX_CHARACTERS else ()
+    near = (
+        get_close_matches(field, fields.get(place, known), n=1) if len(field) <= _NAME_MAX_CHARACTERS else ()
+    )
     return f"; did you mean {near[0]}?" if near else ""

@@ -1,13 +1,51 @@
-"""Relevance of artifacts: any finite numbers, as numbers of candidates from 0 to 1."""
+"""Artifacts of a call as candidates. Their relevances are any finite numbers."""
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
-from typing import Any, SupportsFloat
+from typing import Any, SupportsFloat, TypeAlias
+
+from msgspec import ValidationError, convert, to_builtins
 
 from apportion.core.errors import ErrorCode
+from apportion.core.events import Candidate
+from apportion.core.wire.refusal import refusal
 from apportion.doors.fitting.results import FitError
 
+Artifacts: TypeAlias = Iterable[Candidate | Mapping[str, Any]]
 _ALL = 1_000
+_ID_CHARACTERS = 32
+_FIELDS = {"$": Candidate.__struct_fields__}
+
+
+def candidates_of(artifacts: Artifacts) -> list[Candidate]:
+    """Return artifacts as candidates, with relevances from 0 to 1.
+
+    Raises:
+        FitError: an artifact is no candidate, or its relevance is not a finite number.
+    """
+    fields: list[Mapping[str, Any]] = []
+    for index, given in enumerate(artifacts):
+        if not isinstance(given, Candidate | Mapping):
+            message = "an artifact is a Candidate, or a mapping with fields of one, such as content"
+            raise FitError(ErrorCode.WRONG_TYPE, message, f"$.artifacts[{index}]")
+        fields.append(to_builtins(given) if isinstance(given, Candidate) else given)
+    return [_candidate(*pair) for pair in enumerate(with_relevance(fields))]
+
+
+def _candidate(index: int, fields: Mapping[str, Any]) -> Candidate:
+    """Return an artifact as a candidate, or raise FitError. Its default id depends on its content alone."""
+    content = fields.get("content")
+    made = {"kind": "semantic_match", "lane": "retrieved"}
+    if isinstance(content, str):
+        digest = hashlib.sha256(content.encode("utf-8", "surrogatepass"))
+        made["id"] = digest.hexdigest()[:_ID_CHARACTERS]
+    try:
+        return convert({**made, **fields}, Candidate)
+    except ValidationError as error:
+        refused = refusal(str(error), _FIELDS)
+        pointer = f"$.artifacts[{index}]" + refused.pointer.removeprefix("$")
+        raise FitError(refused.code, refused.message, pointer) from None
 
 
 def with_relevance(artifacts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

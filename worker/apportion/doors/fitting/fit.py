@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from apportion.core.errors import EventError
+from apportion.doors.fitting.artifacts import Artifacts
 from apportion.doors.fitting.local_sessions import LocalSessions
 from apportion.doors.fitting.results import AsyncFitClient, FitClient, FitOptions, Fitted
 from apportion.doors.fitting.shapes import read_chat
 from apportion.doors.fitting.shapes.form import ShapedChat
-from apportion.doors.fitting.steps import Artifacts, fit_steps, placed, read_call
+from apportion.doors.fitting.steps import fit_steps, placed, read_call
 
 _DEFAULTS = FitOptions()
 

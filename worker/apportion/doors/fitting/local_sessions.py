@@ -1,7 +1,7 @@
 """Sessions in this process, for `fit` without a gateway."""
 
 from collections import UserDict
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Iterable, MutableMapping, Sequence
 from functools import cache
 from threading import Lock
 from typing import BinaryIO
@@ -13,10 +13,11 @@ from apportion.core.compose import Answered
 from apportion.core.composer import Composer
 from apportion.core.engine import Engine
 from apportion.core.events import ContextRequest, session_key
-from apportion.core.memory import Memory
+from apportion.core.memory import ContentMemo, Memory
 from apportion.core.policies.catalogue import Catalogue
 from apportion.core.session.row import EMPTY, Session
 from apportion.core.strategy_api.policy import Policy
+from apportion.core.text.tokens import Estimator, TokenCounter
 from apportion.core.wire.codec import decode, encode
 from apportion.engine.counters import COUNTERS
 from apportion.engine.policies import builtin_policies
@@ -26,6 +27,9 @@ _BOUNDS = Bounds(event_max_bytes=64 << 20)
 """A chat with its tool results can be larger than an event of a topic."""
 _COMPOSITIONS_MAX = 64
 _COUNTS_MAX = 1 << 14
+_TEXTS_MAX_CHARACTERS = 1 << 24
+_ENTRY_CHARACTERS = 256
+"""The weight of a text without its characters."""
 _rows = msgspec.json.Decoder(Session)
 _builtin_policies = cache(builtin_policies)
 ROWS_MAX = 10_000
@@ -52,6 +56,30 @@ class RecentRows(UserDict[str, bytes]):
         self._bytes -= len(self.data.pop(key))
 
 
+class RememberingCounter:
+    """A counter that remembers counts of many texts, because each turn of a chat has the earlier messages."""
+
+    def __init__(self, counter: TokenCounter) -> None:
+        self.name, self.digest, self.count = counter.name, counter.digest, counter.count
+        self._count_many = counter.count_many
+        self._known = ContentMemo[int](_TEXTS_MAX_CHARACTERS, lambda _, text: len(text) + _ENTRY_CHARACTERS)
+
+    def count_many(self, texts: Sequence[str]) -> list[int]:
+        """Return the tokens of each text, in their order."""
+        return self._known.get_all(
+            texts, texts, lambda indices: self._count_many([texts[index] for index in indices])
+        )
+
+
+class _RememberingCounters(dict[str, TokenCounter]):
+    """Counters by name; exact ones remember counts. A counter loads when it is first looked up."""
+
+    def __missing__(self, name: str) -> TokenCounter:
+        counter = COUNTERS[name]
+        self[name] = counter if isinstance(counter, Estimator) else RememberingCounter(counter)
+        return self[name]
+
+
 class LocalSessions:
     """An engine and the rows of its sessions. Threads may share it; it answers them one after another."""
 
@@ -71,7 +99,7 @@ class LocalSessions:
         """
         catalogue = Catalogue([*_builtin_policies(), *policies])
         memory = Memory(_COMPOSITIONS_MAX, _COUNTS_MAX)
-        self._composer = Composer(Engine(ENGINE_VERSION, COUNTERS), catalogue, "fit", memory)
+        self._composer = Composer(Engine(ENGINE_VERSION, _RememberingCounters()), catalogue, "fit", memory)
         self._rows = RecentRows() if rows is None else rows
         self._events, self._decisions = events, decisions
         self._lock = Lock()

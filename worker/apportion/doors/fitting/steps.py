@@ -4,30 +4,28 @@ Messages and artifacts have separate limits, which add up to the limit of the ca
 history does not depend on the artifacts, and a provider's cache can keep its beginning.
 """
 
-import hashlib
 import operator
 import re
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from copy import deepcopy
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, TypeAlias
 from uuid import uuid4
 
-from msgspec import UNSET, Struct, ValidationError, convert, json, to_builtins
+from msgspec import UNSET, Struct, json
 
 from apportion.core.bounds import Bounds
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Candidate, ContextRequest, Conversation
+from apportion.core.history import is_text, text_of
 from apportion.core.results import ContextComposed, ContextDecision, Status
-from apportion.core.wire.refusal import refusal
-from apportion.doors.fitting.artifacts import with_relevance
+from apportion.doors.fitting.artifacts import Artifacts, candidates_of
 from apportion.doors.fitting.results import FitAnswer, FitError, FitOptions, Fitted
 from apportion.doors.fitting.shapes.form import KeptMessage, SentMessage, ShapedChat, is_blank
 from apportion.engine.counters import COUNTERS
 
-Artifacts: TypeAlias = Iterable[Candidate | Mapping[str, Any]]
 Steps: TypeAlias = Generator[ContextRequest, FitAnswer, Fitted]
 
 OVERHEAD_TOKENS = 4
@@ -44,7 +42,6 @@ _GAP = "\n\n"
 _JOIN_TOKENS = 16
 """Tokens that are reserved for joining artifacts to a message: the separator, and other merges of tokens."""
 _QUERY_MAX_CHARACTERS = Bounds().query_max_characters
-_ID_CHARACTERS = 32
 _MESSAGE = re.compile(r"\$\.conversation\.(?:messages\[(\d+)\]|new_message)")
 _CALL_POINTERS = {
     "$.budget_tokens": "$.limit_tokens",
@@ -87,15 +84,32 @@ class FitCall(Struct, frozen=True, dict=True):
 
         The last message needs no pin. Raises FitError if the caller's index is out of range.
         """
-        counted, pins = self.chat.counted, set(self.options.pinned)
-        if missing := [index for index in pins if not 0 <= index < len(self.chat.messages)]:
-            message = f"there are {len(self.chat.messages)} messages; give the index of one of them, from 0"
-            position = list(self.options.pinned).index(missing[0])
-            raise FitError(ErrorCode.INVALID_VALUE, message, f"$.options.pinned[{position}]")
-        fixed = {index for index, message in enumerate(counted) if message.source in pins}
-        fixed.update(_fixed(self))
-        question = _last_of_user(self.chat)
-        return sorted((fixed if question is None else fixed | {question}) - {len(counted) - 1})
+        for position, index in enumerate(self.options.pinned):
+            if not 0 <= index < len(self.chat.messages):
+                message = f"there are {len(self.chat.messages)} messages; give the index of one, from 0"
+                raise FitError(ErrorCode.INVALID_VALUE, message, f"$.options.pinned[{position}]")
+        pinned = set(self.options.pinned)
+        pins = {index for index, message in enumerate(self.chat.counted) if message.source in pinned}
+        first = [index for position, index in enumerate(self.instructions) if position == index]
+        newest = self.instructions[-1:]
+        fixed = {"all": self.instructions, "first": first, "newest": newest}
+        pins.update(fixed.get(self.options.fixed, first + newest), self.question)
+        return sorted(pins - {len(self.chat.counted) - 1})
+
+    @cached_property
+    def roles(self) -> list[str]:
+        """The role of each counted message."""
+        return [counted.message["role"] for counted in self.chat.counted]
+
+    @cached_property
+    def instructions(self) -> list[int]:
+        """The indices of system and developer messages."""
+        return [index for index, role in enumerate(self.roles) if role in _FIXED_ROLES]
+
+    @cached_property
+    def question(self) -> list[int]:
+        """The index of the user's last message, if there is one."""
+        return [index for index, role in enumerate(self.roles) if role == "user"][-1:]
 
     @property
     def artifacts_tokens(self) -> int:
@@ -121,6 +135,16 @@ class FitCall(Struct, frozen=True, dict=True):
         opening = _OMITTED_MAX_TOKENS if self.begins_with_user else 0
         return self.limit_tokens - self.artifacts_tokens - opening
 
+    def request(self, suffix: str = "", **fields: Any) -> ContextRequest:
+        """Return a request of the call; `suffix` ends its id."""
+        return ContextRequest(
+            request_id=self.request_id + suffix,
+            session_id=self.session_id,
+            requested_at=self.requested_at,
+            tenant=self.options.tenant,
+            **fields,
+        )
+
 
 def read_call(
     chat: ShapedChat,
@@ -138,16 +162,10 @@ def read_call(
         limit_tokens = operator.index(limit_tokens)
     except TypeError:
         raise FitError(ErrorCode.WRONG_TYPE, "the limit is an integer", "$.limit_tokens") from None
-    request_id = options.request_id or str(uuid4())
-    call = FitCall(
-        chat,
-        limit_tokens,
-        session_id or request_id,
-        None if artifacts is None else _candidates(list(artifacts)),
-        options,
-        request_id,
-        options.requested_at or datetime.now(UTC),
-    )
+    request_id, requested_at = options.request_id or str(uuid4()), options.requested_at or datetime.now(UTC)
+    candidates = None if artifacts is None else candidates_of(artifacts)
+    session_id = session_id or request_id
+    call = FitCall(chat, limit_tokens, session_id, candidates, options, request_id, requested_at)
     if call.artifacts_tokens < 0 or call.chat_tokens <= 0:
         message = "the limit leaves no tokens for messages; raise it, or lower artifacts_tokens"
         raise FitError(Status.INFEASIBLE, message, "$.limit_tokens")
@@ -160,29 +178,31 @@ def fit_steps(call: FitCall) -> Steps:
     Raises:
         FitError: messages are not JSON or cannot be sent, an answer has none, or both counters differ.
     """
-    _require_json(call.chat)
+    chat = call.chat
+    _require_json(chat)
     answer = yield _chat_request(call)
     composed, decision = answer.composed, _decision_of(answer)
     if composed.status in _FAILURES:
-        raise _failure(call, composed.status, decision)
-    kept = _kept(composed, call.chat)
-    _require_sendable(call, [message.index for message in kept], decision)
+        raise _failure(chat, composed.status, decision)
+    kept = _kept(composed, chat)
+    if fault := _fault(call, [message.index for message in kept]):
+        raise FitError(ErrorCode.INVALID_VALUE, fault[1], chat.pointer(fault[0]), decision)
     text, artifacts_decision = "", None
     if call.artifacts is not None:
-        answer = yield _artifacts_request(call)
+        answer = yield _artifacts_request(call, call.artifacts)
         text, artifacts_decision = answer.composed.text or "", _decision_of(answer)
         if answer.composed.tokens.counter != composed.tokens.counter:
             message = "both policies need the same counter, so that their counts add up"
             raise FitError(ErrorCode.INVALID_POLICY, message, "$.options.artifacts_policy", decision)
     count = COUNTERS[composed.tokens.counter].count
     sent, system, tokens = _with_artifacts(call, kept, text, count)
-    _require_last(call.chat, sent, decision)
+    _require_last(chat, sent, decision)
     used_tokens = composed.tokens.used + tokens + _open_with_user(call, kept, sent, count)
-    sent = call.chat.merged(sent)
     assert used_tokens <= call.limit_tokens, "the parts of the limit add up to it"
+    sent = chat.merged(sent)
     messages = [message.message for message in sent]
     return Fitted(
-        body=call.chat.body(messages, system),
+        body=chat.body(messages, system),
         messages=messages,
         sources=tuple([message.source for message in sent]),
         system=system,
@@ -191,40 +211,6 @@ def fit_steps(call: FitCall) -> Steps:
         decision=decision,
         artifacts_decision=artifacts_decision,
     )
-
-
-def _failure(call: FitCall, status: Status, decision: ContextDecision) -> FitError:
-    """Return the error of an answer without messages; if they do not fit, it names the largest."""
-    argument, message = _FAILURES[status]
-    margin = next((entry.margin for entry in decision.candidates if entry.margin), None)
-    if status is Status.INFEASIBLE and margin is not None:
-        always = {f"messages/{index}": index for index in range(len(call.chat.counted))}
-        always["new_message"] = len(call.chat.counted) - 1
-        found = [entry for entry in decision.candidates if entry.margin and entry.id in always]
-        largest = [
-            f"{call.chat.pointer(always[entry.id])} ({entry.kind}, {entry.tokens or 0} tokens)"
-            for entry in sorted(found, key=lambda entry: -(entry.tokens or 0))[:_LARGEST]
-        ]
-        message = (
-            f"what is always sent needs {margin.needed} tokens, and there is room for {margin.left}; the "
-            f"largest: {', '.join(largest)}; {message}"
-        )
-    return FitError(status, message, f"$.{argument}", decision)
-
-
-def _open_with_user(
-    call: FitCall, kept: Sequence[KeptMessage], sent: list[SentMessage], count: Callable[[str], int]
-) -> int:
-    """Insert a user message before the assistant's if the chat is cut or refused; return its tokens."""
-    first = _first_of_assistant(sent)
-    sources = {message.source for message in sent} - {None}
-    is_cut = len(kept) < len(call.chat.counted) or len(sources) < len(call.chat.messages)
-    if not call.begins_with_user or first is None:
-        return 0
-    if not is_cut and not call.chat.shape.must_open(sent[first].message):
-        return 0
-    sent.insert(first, _added(call.chat, OMITTED))
-    return count(OMITTED) + OVERHEAD_TOKENS
 
 
 def placed(error: EventError, chat: ShapedChat, request: ContextRequest) -> FitError:
@@ -241,6 +227,23 @@ def placed(error: EventError, chat: ShapedChat, request: ContextRequest) -> FitE
     return FitError(error.code, error.message, pointer)
 
 
+def _failure(chat: ShapedChat, status: Status, decision: ContextDecision) -> FitError:
+    """Return the error of an answer without messages; if they do not fit, it names the largest."""
+    argument, message = _FAILURES[status]
+    entries = [entry for entry in decision.candidates if entry.margin]
+    if status is Status.INFEASIBLE and entries and (margin := entries[0].margin):
+        entries.sort(key=lambda entry: -(entry.tokens or 0))
+        largest = [
+            f"{chat.pointer(_index_of(chat, entry.id))} ({entry.kind}, {entry.tokens or 0} tokens)"
+            for entry in entries[:_LARGEST]
+        ]
+        message = (
+            f"what is always sent needs {margin.needed} tokens, and there is room for {margin.left}; the "
+            f"largest: {', '.join(largest)}; {message}"
+        )
+    return FitError(status, message, f"$.{argument}", decision)
+
+
 def _require_json(chat: ShapedChat) -> None:
     for index, counted in enumerate(chat.counted):
         try:
@@ -251,92 +254,33 @@ def _require_json(chat: ShapedChat) -> None:
 
 
 def _chat_request(call: FitCall) -> ContextRequest:
-    messages = [counted.message for counted in call.chat.counted]
-    return _request(
-        call,
-        policy=call.options.policy,
-        budget_tokens=call.chat_tokens,
-        conversation=Conversation(
-            new_message=messages[-1],
-            messages=tuple(messages[:-1]),
-            pinned=tuple(call.pins),
-            pinned_in_place=True,
-        ),
+    *history, newest = [counted.message for counted in call.chat.counted]
+    conversation = Conversation(
+        new_message=newest, messages=tuple(history), pinned=tuple(call.pins), pinned_in_place=True
     )
+    return call.request(policy=call.options.policy, budget_tokens=call.chat_tokens, conversation=conversation)
 
 
-def _fixed(call: FitCall) -> list[int]:
-    """Return the system and developer messages that are always sent, by `FitOptions.fixed`."""
-    system = _system_messages(call.chat)
-    first = [index for position, index in enumerate(system) if position == index]
-    by_option = {
-        "all": system,
-        "first": first,
-        "newest": system[-1:],
-        "first_and_newest": first + system[-1:],
-    }
-    return by_option[call.options.fixed]
-
-
-def _system_messages(chat: ShapedChat) -> list[int]:
-    return [
-        index for index, counted in enumerate(chat.counted) if counted.message.get("role") in _FIXED_ROLES
-    ]
-
-
-def _last_of_user(chat: ShapedChat) -> int | None:
-    roles = [counted.message.get("role") for counted in chat.counted]
-    return next((index for index in reversed(range(len(roles))) if roles[index] == "user"), None)
-
-
-def _artifacts_request(call: FitCall) -> ContextRequest:
-    assert call.artifacts is not None, "a call without artifacts has no such request"
-    question = _last_of_user(call.chat)
+def _artifacts_request(call: FitCall, artifacts: Sequence[Candidate]) -> ContextRequest:
     reserved = OVERHEAD_TOKENS if call.place == "message" else _JOIN_TOKENS
-    query = "" if question is None else _text(call.chat.counted[question].message["content"])
-    return _request(
-        call,
-        suffix="/artifacts",
+    query = "".join([text_of(call.chat.counted[index].message["content"]) for index in call.question])
+    return call.request(
+        "/artifacts",
         policy=call.options.artifacts_policy,
         budget_tokens=max(0, call.artifacts_tokens - reserved),
-        candidates=tuple(call.artifacts),
+        candidates=tuple(artifacts),
         query=query[:_QUERY_MAX_CHARACTERS],
     )
 
 
-def _request(call: FitCall, *, suffix: str = "", **fields: Any) -> ContextRequest:
-    return ContextRequest(
-        request_id=call.request_id + suffix,
-        session_id=call.session_id,
-        requested_at=call.requested_at,
-        tenant=call.options.tenant,
-        **fields,
-    )
+def _decision_of(answer: FitAnswer) -> ContextDecision:
+    assert answer.decision is not None, "the client was asked for the decision"
+    return answer.decision
 
 
-def _candidates(artifacts: Sequence[Candidate | Mapping[str, Any]]) -> list[Candidate]:
-    """Return artifacts as candidates, with relevances from 0 to 1, or raise FitError."""
-    for index, given in enumerate(artifacts):
-        if not isinstance(given, Candidate | Mapping):
-            message = "an artifact is a Candidate, or a mapping with fields of one, such as content"
-            raise FitError(ErrorCode.WRONG_TYPE, message, f"$.artifacts[{index}]")
-    given_fields = [to_builtins(given) if isinstance(given, Candidate) else given for given in artifacts]
-    return [_candidate(*pair) for pair in enumerate(with_relevance(given_fields))]
-
-
-def _candidate(index: int, fields: Mapping[str, Any]) -> Candidate:
-    """Return an artifact as a candidate, or raise FitError. Its default id depends on its content alone."""
-    content = fields.get("content")
-    made = {"kind": "semantic_match", "lane": "retrieved"}
-    if isinstance(content, str):
-        digest = hashlib.sha256(content.encode("utf-8", "surrogatepass"))
-        made["id"] = digest.hexdigest()[:_ID_CHARACTERS]
-    try:
-        return convert({**made, **fields}, Candidate)
-    except ValidationError as error:
-        refused = refusal(str(error))
-        pointer = f"$.artifacts[{index}]" + refused.pointer.removeprefix("$")
-        raise FitError(refused.code, refused.message, pointer) from None
+def _index_of(chat: ShapedChat, name: str) -> int:
+    """Return the index of a counted message by its id."""
+    return len(chat.counted) - 1 if name == "new_message" else int(name.removeprefix("messages/"))
 
 
 def _kept(composed: ContextComposed, chat: ShapedChat) -> list[KeptMessage]:
@@ -344,17 +288,15 @@ def _kept(composed: ContextComposed, chat: ShapedChat) -> list[KeptMessage]:
     assert composed.messages is not UNSET, "a conversation has messages"
     kept = []
     for item, message in zip(composed.items, composed.messages, strict=True):
-        name = item.id.removeprefix("messages/")
-        index = len(chat.counted) - 1 if item.id == "new_message" else int(name)
-        content = message.get("content")
+        index, content = _index_of(chat, item.id), message.get("content")
         # the engine gives other JSON back as it was encoded, which is not always equal
         is_changed = isinstance(content, str | list) and content != chat.counted[index].message["content"]
         kept.append(KeptMessage(index, content if is_changed else None))
     return kept
 
 
-def _require_sendable(call: FitCall, kept: Sequence[int], decision: ContextDecision | None) -> None:
-    """Raise FitError unless each kept call has its result, each result its call, and all pins are kept.
+def _fault(call: FitCall, kept: Sequence[int]) -> tuple[int, str] | None:
+    """Return the index of a message that cannot be sent, and the remedy; None if all can be sent.
 
     Only the last message can lack its counterpart. A pinned message is lost if it belongs to an incomplete
     call, or comes between its parts.
@@ -370,30 +312,16 @@ def _require_sendable(call: FitCall, kept: Sequence[int], decision: ContextDecis
             open_calls[message["tool_call_id"]] -= 1
     if has_orphan or any(open_calls.values()):
         text = "each call needs its result and each result its call; complete them, or leave the message out"
-        raise FitError(ErrorCode.INVALID_VALUE, text, chat.pointer(len(chat.counted) - 1), decision)
+        return len(chat.counted) - 1, text
     at_provider = {"conversation", "previous_response_id"}
     is_whole = isinstance(chat.given, Mapping) and at_provider.isdisjoint(chat.given)
-    unnamed = _first_unnamed(chat, kept) if is_whole else None
-    if unnamed is not None:
-        text = "a block names an id that no earlier block has; give the named block, or leave this one out"
-        raise FitError(ErrorCode.INVALID_VALUE, text, chat.pointer(unnamed), decision)
+    if is_whole and (unnamed := _first_unnamed(chat, kept)) is not None:
+        return unnamed, "a block names an id that no earlier block has; give that one, or leave this one out"
     for index in sorted(set(call.pins).difference(kept)):
-        if is_blank(chat.counted[index].message["content"]):
-            continue
-        text = (
-            "it belongs to a call without a result, or is inside of one; complete the call, or leave it out"
-        )
-        raise FitError(ErrorCode.INVALID_VALUE, text, chat.pointer(index), decision)
-
-
-def _require_last(chat: ShapedChat, sent: Sequence[SentMessage], decision: ContextDecision) -> None:
-    """Raise FitError if the last message is left out or has no block, and the provider refuses that."""
-    last = chat.counted[-1].message
-    must_stay = chat.shape.ends_with_user or not chat.shape.sends_blanks
-    is_lost = not sent or (must_stay and sent[-1].role == "assistant" != last["role"])
-    if is_lost or (last["role"] == "user" and last["content"] == []):
-        text = "the last message is blank, which this shape's provider refuses; give it a text"
-        raise FitError(ErrorCode.INVALID_VALUE, text, chat.pointer(len(chat.counted) - 1), decision)
+        if not is_blank(chat.counted[index].message["content"]):
+            text = "it belongs to a call without a result, or is inside of one"
+            return index, f"{text}; complete the call, or leave it out"
+    return None
 
 
 def _first_unnamed(chat: ShapedChat, kept: Sequence[int]) -> int | None:
@@ -408,14 +336,45 @@ def _first_unnamed(chat: ShapedChat, kept: Sequence[int]) -> int | None:
     return None
 
 
+def _require_last(chat: ShapedChat, sent: Sequence[SentMessage], decision: ContextDecision) -> None:
+    """Raise FitError if the last message is left out or has no block, and the provider refuses that."""
+    last = chat.counted[-1].message
+    must_stay = chat.shape.ends_with_user or not chat.shape.sends_blanks
+    is_lost = not sent or (must_stay and sent[-1].role == "assistant" != last["role"])
+    if is_lost or (last["role"] == "user" and last["content"] == []):
+        text = "the last message is blank, which this shape's provider refuses; give it a text"
+        raise FitError(ErrorCode.INVALID_VALUE, text, chat.pointer(len(chat.counted) - 1), decision)
+
+
+def _with_artifacts(
+    call: FitCall, kept: list[KeptMessage], text: str, count: Callable[[str], int]
+) -> tuple[list[SentMessage], Any, int]:
+    """Return the sent messages and system prompt with the artifacts, and the tokens of the artifacts."""
+    chat, is_system = call.chat, call.place == "system"
+    position = _artifacts_message(call, kept) if text else None
+    if position is not None:
+        changed = [*kept]
+        changed[position], tokens = _with_text(call, kept[position], text, count)
+        return chat.sent(changed), chat.sent_system(changed), tokens
+    sent, system = chat.sent(kept), chat.sent_system(kept)
+    if not text:
+        return sent, system, 0
+    if is_system and not chat.shape.system_fields:
+        sent.insert(0, SentMessage(chat.shape.message("system", text), "system"))
+    elif is_system and isinstance(chat.given, Mapping) and not system:
+        system = chat.shape.system(text)
+    else:
+        index = _artifacts_index(call, [message.index for message in kept])
+        sent = [*chat.sent(kept[:index]), _added(chat, text), *chat.sent(kept[index:])]
+    return sent, system, count(text) + OVERHEAD_TOKENS
+
+
 def _artifacts_message(call: FitCall, kept: Sequence[KeptMessage]) -> int | None:
     """Return the position in `kept` of the message that takes the artifacts; None if they need their own."""
-    chat, place = call.chat, call.place
-    fixed, question = _system_messages(chat), _last_of_user(chat)
-    for position, message in enumerate(kept):
-        is_place = place == "user" and message.index == question
-        is_place |= place == "system" and position == 0 and message.index in fixed
-        if is_place and _text(_content(chat, message)):
+    is_system = call.place == "system"
+    takers = call.instructions if is_system else call.question if call.place == "user" else []
+    for position, message in enumerate(kept[:1] if is_system else kept):
+        if message.index in takers and text_of(_content(call.chat, message)):
             return position
     return None
 
@@ -424,75 +383,49 @@ def _with_text(
     call: FitCall, kept: KeptMessage, text: str, count: Callable[[str], int]
 ) -> tuple[KeptMessage, int]:
     """Return a message with a text at its beginning (the system prompt: at its end), and the added tokens."""
-    content = _content(call.chat, kept)
-    is_system = call.place == "system"
-    new = deepcopy(content)
-    blocks = [{"text": content}] if isinstance(content, str) else new
-    texts = [block for block in blocks if block.get("text")]
-    block = texts[-1 if is_system else 0]
-    block["text"] = f"{block['text']}{_GAP}{text}" if is_system else f"{text}{_GAP}{block['text']}"
-    new = block["text"] if isinstance(content, str) else new
-    return KeptMessage(kept.index, new), count(_text(new)) - count(_text(content))
+    content, is_system = _content(call.chat, kept), call.place == "system"
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else deepcopy(content)
+    block = [block for block in blocks if is_text(block) and block["text"]][-1 if is_system else 0]
+    block["text"] = _GAP.join([block["text"], text] if is_system else [text, block["text"]])
+    new = block["text"] if isinstance(content, str) else blocks
+    return KeptMessage(kept.index, new), count(text_of(new)) - count(text_of(content))
 
 
 def _content(chat: ShapedChat, kept: KeptMessage) -> Any:
     return chat.counted[kept.index].message["content"] if kept.content is None else kept.content
 
 
-def _with_artifacts(
-    call: FitCall, kept: Sequence[KeptMessage], text: str, count: Callable[[str], int]
-) -> tuple[list[SentMessage], Any, int]:
-    """Return the sent messages and system prompt with the artifacts, and the tokens of the artifacts."""
-    chat, position = call.chat, _artifacts_message(call, kept) if text else None
-    if position is not None:
-        changed = list(kept)
-        changed[position], tokens = _with_text(call, kept[position], text, count)
-        return chat.sent(changed), chat.sent_system(changed), tokens
-    sent, system, tokens = chat.sent(kept), chat.sent_system(kept), count(text) + OVERHEAD_TOKENS
-    if not text:
-        return sent, system, 0
-    if call.place == "system" and not chat.shape.system_fields:
-        return [SentMessage(chat.shape.message("system", text), "system"), *sent], system, tokens
-    if call.place == "system" and isinstance(chat.given, Mapping) and not system:
-        return sent, chat.shape.system(text), tokens
-    index = _artifacts_index(chat, [message.index for message in kept])
-    return [*chat.sent(kept[:index]), _added(chat, text), *chat.sent(kept[index:])], system, tokens
-
-
-def _added(chat: ShapedChat, text: str) -> SentMessage:
-    return SentMessage(chat.shape.message("user", text), "user")
-
-
-def _artifacts_index(chat: ShapedChat, kept: Sequence[int]) -> int:
+def _artifacts_index(call: FitCall, kept: Sequence[int]) -> int:
     """Return the position in `kept` of the user's last message that is not between a call and its results.
 
     If there is none, it is the position of the first message that is not a system or developer message.
     """
-    counted = chat.counted
-    sources = {counted[index].source for index in kept if counted[index].message["role"] == "tool"}
-    roles = [counted[index].message["role"] for index in kept]
+    counted, roles = call.chat.counted, [call.roles[index] for index in kept]
+    sources = {counted[index].source for index in kept if call.roles[index] == "tool"}
     found = next((position for position, role in enumerate(roles) if role not in _FIXED_ROLES), len(roles))
     open_calls = 0
-    for position, index in enumerate(kept):
-        message = counted[index].message
-        open_calls += len(message.get("tool_calls", ())) - (message["role"] == "tool")
-        if message["role"] == "user" and not open_calls and counted[index].source not in sources:
+    for position, (index, role) in enumerate(zip(kept, roles, strict=True)):
+        open_calls += len(counted[index].message.get("tool_calls", ())) - (role == "tool")
+        if role == "user" and not open_calls and counted[index].source not in sources:
             found = position
     return found
 
 
-def _first_of_assistant(sent: Sequence[SentMessage]) -> int | None:
-    """Return the index of the first message after the system messages, if it is the assistant's."""
+def _open_with_user(
+    call: FitCall, kept: Sequence[KeptMessage], sent: list[SentMessage], count: Callable[[str], int]
+) -> int:
+    """Insert a user message before the assistant's if the chat is cut or refused; return its tokens."""
+    chat = call.chat
     first = next((index for index, message in enumerate(sent) if message.role not in _FIXED_ROLES), None)
-    return first if first is not None and sent[first].role == "assistant" else None
+    if not call.begins_with_user or first is None or sent[first].role != "assistant":
+        return 0
+    sources = {message.source for message in sent} - {None}
+    is_cut = len(kept) < len(chat.counted) or len(sources) < len(chat.messages)
+    if not is_cut and not chat.shape.must_open(sent[first].message):
+        return 0
+    sent.insert(first, _added(chat, OMITTED))
+    return count(OMITTED) + OVERHEAD_TOKENS
 
 
-def _decision_of(answer: FitAnswer) -> ContextDecision:
-    assert answer.decision is not None, "the client was asked for the decision"
-    return answer.decision
-
-
-def _text(content: Any) -> str:
-    if isinstance(content, list):
-        return "".join(block["text"] for block in content if block.get("type") == "text")
-    return content if isinstance(content, str) else ""
+def _added(chat: ShapedChat, text: str) -> SentMessage:
+    return SentMessage(chat.shape.message("user", text), "user")

@@ -26,8 +26,8 @@ from apportion.doors.gateway import calls
 from apportion.doors.gateway.backend import Backend, GatewayAnswer, SubmittedEvent, TraceHeaders
 from apportion.doors.gateway.problems import refused
 
-_CALL_FIELDS = re.compile(r"\$\.(limit_tokens|session_id|tenant|options|artifacts)\b")
-_MESSAGES = "$.messages"
+_CALL_FIELDS = re.compile(r"\$\.(limit_tokens|session_id|options|artifacts)\b")
+_POINTER = re.compile(r"\$\.[\w.\[\]]*[\w\]]")
 _DEPTH_MAX = 200
 """The depth of a body that can be read and written in any call stack. Messages have the events' bound."""
 _LARGE_BYTES = 1 << 20
@@ -67,6 +67,7 @@ class _DecodedAnswer(Struct, frozen=True):
     decision: ContextDecision
 
 
+_FIELDS = {"$": FitRequest.__struct_fields__, "$.options": FitOptions.__struct_fields__}
 _request = json.Decoder(FitRequest)
 _composed = json.Decoder(ContextComposed)
 _decision = json.Decoder(ContextDecision)
@@ -140,34 +141,31 @@ async def fitted(call: FitRequest, size: int, client: BackendClient) -> FitRespo
         )
     except FitError as error:
         error.pointer = _in_call(error.pointer, call)
+        error.message = _POINTER.sub(lambda found: _in_call(found[0], call), error.message)
         raise refused(error, call.options.request_id or UNSET) from None
-    decision = result.artifacts_decision
     return FitResponse(
         body=result.body,
         used_tokens=result.used_tokens,
         limit_tokens=result.limit_tokens,
         sources=result.sources,
         decision=result.decision,
-        artifacts_decision=UNSET if decision is None else decision,
+        artifacts_decision=result.artifacts_decision or UNSET,
     )
 
 
 def _decoded(body: bytes) -> FitRequest:
     try:
         call = decode_whole(_request, body)
+        is_too_deep = is_deeper(call.body, _DEPTH_MAX)
     except ValidationError as error:
-        raise refusal(str(error)) from None
+        raise refusal(str(error), _FIELDS) from None
     except (DecodeError, UnicodeDecodeError) as error:
         raise EventError(ErrorCode.NOT_JSON, why_not_json(body, str(error))) from None
     except RecursionError:
-        raise _too_deep() from None
-    if is_deeper(call.body, _DEPTH_MAX):
-        raise _too_deep()
+        is_too_deep = True
+    if is_too_deep:
+        raise EventError(ErrorCode.TOO_DEEP, f"nested deeper than {_DEPTH_MAX}")
     return call
-
-
-def _too_deep() -> EventError:
-    return EventError(ErrorCode.TOO_DEEP, f"nested deeper than {_DEPTH_MAX}")
 
 
 def _in_call(pointer: str, call: FitRequest) -> str:
@@ -176,5 +174,5 @@ def _in_call(pointer: str, call: FitRequest) -> str:
         return "$.tenant"
     if _CALL_FIELDS.match(pointer):
         return pointer
-    root = _MESSAGES if isinstance(call.body, list) and pointer.startswith(_MESSAGES) else "$"
-    return "$.body" + pointer.removeprefix(root)
+    root = "$.messages" if isinstance(call.body, list) else "$"
+    return "$.body" + pointer.removeprefix(root).removeprefix("$")

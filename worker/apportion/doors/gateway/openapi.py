@@ -61,23 +61,18 @@ def _portable(node: Any) -> Any:
 
 def _paths() -> dict[str, Any]:
     return {
-        "/v1/compose": {
-            "post": {
-                "summary": "Compose a context.",
-                "parameters": [
-                    _parameter("query", "format", enum=list(BODIES)),
-                    _parameter("query", "decision", enum=["true", "false"]),
-                    _parameter("header", "Idempotency-Key"),
-                    _parameter("header", "Prefer"),
-                ],
-                "requestBody": _body(ContextRequest),
-                "responses": {
-                    "200": _answer(),
-                    **_problems(400, 401, 403, 408, 410, 413, 415, 422, 429, 500, 503, 504),
-                },
-            }
-        },
-        "/v1/fit": _fit(),
+        "/v1/compose": _answered(
+            "Compose a context.",
+            ContextRequest,
+            _answer(),
+            _parameter("query", "format", enum=list(BODIES)),
+            _parameter("query", "decision", enum=["true", "false"]),
+        ),
+        "/v1/fit": _answered(
+            "Fit a provider's body to a limit of tokens.",
+            FitRequest,
+            _content("The body that fits.", _ref(FitResponse)),
+        ),
         "/v1/artifacts": {
             "post": {
                 "summary": "Publish an artifact for later requests of a session.",
@@ -101,18 +96,20 @@ def _paths() -> dict[str, Any]:
     }
 
 
-def _fit() -> dict[str, Any]:
-    content = {"application/json": {"schema": _ref(FitResponse)}}
-    fit = {
-        "summary": "Fit a provider's body to a limit of tokens.",
-        "parameters": [_parameter("header", "Idempotency-Key"), _parameter("header", "Prefer")],
-        "requestBody": _body(FitRequest),
+def _answered(
+    summary: str, body: type[Struct], answer: dict[str, Any], *query: dict[str, Any]
+) -> dict[str, Any]:
+    """Return a path whose calls wait for the answer to an event."""
+    call = {
+        "summary": summary,
+        "parameters": [*query, _parameter("header", "Idempotency-Key"), _parameter("header", "Prefer")],
+        "requestBody": _body(body),
         "responses": {
-            "200": {"description": "The body that fits.", "content": content},
+            "200": answer,
             **_problems(400, 401, 403, 408, 410, 413, 415, 422, 429, 500, 503, 504),
         },
     }
-    return {"post": fit}
+    return {"post": call}
 
 
 def _retraction_parameters() -> Iterator[dict[str, Any]]:
@@ -139,8 +136,11 @@ def _answer() -> dict[str, Any]:
     alone = {"anyOf": [_ref(ContextComposed), _ref(Shaped)]}
     parts = {"composed": alone, "decision": _ref(ContextDecision)}
     both = {"type": "object", "required": list(parts), "properties": parts}
-    schema = {"anyOf": [*alone["anyOf"], both]}
-    return {"description": "The answer.", "content": {"application/json": {"schema": schema}}}
+    return _content("The answer.", {"anyOf": [*alone["anyOf"], both]})
+
+
+def _content(description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"description": description, "content": {"application/json": {"schema": schema}}}
 
 
 def _accepted(*more: int) -> dict[str, Any]:

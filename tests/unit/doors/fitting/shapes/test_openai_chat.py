@@ -54,15 +54,14 @@ def test_rewritten_contents_are_written_in_place() -> None:
     assert sent[3] == {**CHAT[3], "content": "[result of f cleared, 9 tokens]"}
 
 
-def test_a_shorter_text_keeps_the_other_fields_of_its_block_and_blank_blocks_vanish() -> None:
+def test_a_shorter_text_keeps_the_other_fields_of_its_block_and_the_other_blocks() -> None:
     blocks: list[dict[str, Any]] = [
         {"type": "text", "text": " "},
         {"type": "text", "text": "long", "cache_control": {}},
     ]
     chat = [{"role": "user", "content": blocks}]
-    assert written(chat, new={0: [{"type": "text", "text": "l"}]})[0]["content"] == [
-        {**blocks[1], "text": "l"}
-    ]
+    new = [blocks[0], {"type": "text", "text": "l"}]
+    assert written(chat, new={0: new})[0]["content"] == [blocks[0], {**blocks[1], "text": "l"}]
 
 
 def test_a_lone_surrogate_is_counted_as_a_replacement_character_and_sent_as_it_came() -> None:

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from apportion.core.history import blocks_of, text_of
 from apportion.core.media import media_of
 from apportion.core.strategies.conversation.counted_chat import CountedChat
-from apportion.core.strategies.conversation.messages import blocks_of, text_of
 from apportion.core.strategies.conversation.policy import (
     ConversationPolicy,
     MediaPolicy,

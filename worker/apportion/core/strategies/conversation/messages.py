@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from apportion.core.canonical_json import canonical_json_of_each
 from apportion.core.errors import ErrorCode, EventError
+from apportion.core.history import blocks_of, is_text
 from apportion.core.media import Media, media_of, texts_of, without_data
 from apportion.core.models import NO_FRAME, Frame
 from apportion.core.strategies.conversation.policy import ConversationPolicy
@@ -180,30 +181,6 @@ def check_pins(pinned: Sequence[int], messages: int) -> None:
         if index >= messages:
             text = f"there are {messages} messages; give the index of one of them, from 0"
             raise EventError(ErrorCode.INVALID_VALUE, text, f"$.conversation.pinned[{position}]")
-
-
-def is_text(block: Any) -> bool:
-    """Return whether a block is a text."""
-    if isinstance(block, str):
-        return True
-    return isinstance(block, Mapping) and block.get("type") == "text" and isinstance(block.get("text"), str)
-
-
-def blocks_of(content: Any) -> list[Any]:
-    """Return the blocks of a content that is no text, in their order."""
-    if content is None:
-        return []
-    return content if isinstance(content, list) else [content]
-
-
-def text_of(content: Any) -> str:
-    """Return the text of a content: its text blocks, joined without a separator."""
-    if isinstance(content, str):
-        return content
-    texts = [
-        block if isinstance(block, str) else block["text"] for block in blocks_of(content) if is_text(block)
-    ]
-    return "".join(texts)
 
 
 def _read_one(chat: Chat, found: Found, index: int, message: dict[str, Any], pointer: str) -> str:

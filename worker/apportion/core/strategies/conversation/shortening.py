@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from apportion.core.history import as_message
+from apportion.core.history import as_message, text_of
 from apportion.core.lru import process_wide
 from apportion.core.strategies.conversation.chat_state import decode_state
 from apportion.core.strategies.conversation.choose import PromptCuts, Room, measure_room
@@ -24,7 +24,6 @@ from apportion.core.strategies.conversation.kept_history import (
     KeptHistory,
     keep_history,
 )
-from apportion.core.strategies.conversation.messages import text_of
 from apportion.core.strategies.conversation.policy import ConversationPolicy, Parts
 from apportion.core.text.cut import largest
 from apportion.core.text.tokens import TokenCounter

@@ -18,6 +18,7 @@ from apportion.core.canonical_json import canonical_json_of_any
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import MAX_INTEGER
 from apportion.core.media import stub_of
+from apportion.core.text.characters import WHITE_SPACE
 from apportion.doors.fitting.results import FitError
 
 SYSTEM = -1
@@ -380,25 +381,19 @@ def is_blank(content: Any) -> bool:
     """Return whether a content, or a block of one, is a blank text or nothing."""
     if isinstance(content, dict) and content.get("type") == "text":
         content = content.get("text")
-    return not content or (isinstance(content, str) and not content.strip())
+    return not content or (isinstance(content, str) and not content.strip(WHITE_SPACE))
 
 
 def new_texts(counted: Any, new: Any) -> dict[int, str | None]:
     """Return the new text of each sent block, by its index in the counted content; None if it is unchanged.
 
-    A new list lacks the blank texts, or has all blocks. A new text replaces all blocks.
+    A new text replaces all blocks.
     """
     if not isinstance(new, list) or not isinstance(counted, list):
         return {0: new}
-    indices = list(range(len(counted)))
-    if len(new) != len(counted):
-        indices = [
-            index for index in indices if counted[index]["type"] != "text" or not is_blank(counted[index])
-        ]
-    pairs = zip(indices, new, strict=True)
     return {
-        index: block["text"] if block.get("type") == "text" and block != counted[index] else None
-        for index, block in pairs
+        index: block["text"] if block.get("type") == "text" and block != before else None
+        for index, (before, block) in enumerate(zip(counted, new, strict=True))
     }
 
 
@@ -437,9 +432,10 @@ def countable(value: Any, unread: frozenset[str] = frozenset(), depth: int = _DE
     """
     kind = type(value)
     if kind is str:
-        if value.isascii():
-            return value
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        is_ascii = value.isascii()
+        return value if is_ascii else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if kind in _SCALARS:
+        return value if kind is not int or abs(value) <= MAX_INTEGER else str(value)
     if depth and (kind is dict or isinstance(value, Mapping)):
         return {
             countable(name): countable(part, unread, depth - 1)

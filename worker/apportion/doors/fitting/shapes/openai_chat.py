@@ -26,7 +26,10 @@ class OpenAIChat(Shape):
             item = {name: value for name, value in item.items() if name not in ("images", "tool_calls")}
         message = super().fields(item, pointer)
         if calls:
-            message["tool_calls"] = [self._call(call) for call in calls] if isinstance(calls, list) else calls
+            message["tool_calls"] = calls
+        if calls and isinstance(calls, list):
+            places = enumerate(calls)
+            message["tool_calls"] = [self._call(call, f"{pointer}.tool_calls[{at}]") for at, call in places]
         if message["role"] == "tool" and "tool_call_id" not in message and "tool_name" in message:
             message["tool_call_id"] = self.paired_id("result", message["tool_name"])
         return message
@@ -46,7 +49,7 @@ class OpenAIChat(Shape):
         images = [block["image"] for block in new if isinstance(block, dict) and "image" in block]
         return {**native, "content": "\n".join(filter(None, texts)), "images": images}
 
-    def _call(self, call: Any) -> Any:
+    def _call(self, call: Any, pointer: str) -> Any:
         kind = str(call.get("type", "function")) if isinstance(call, dict) else ""
         called = call.get(kind) if kind in ARGUMENTS else None
         if not isinstance(called, dict):
@@ -56,8 +59,10 @@ class OpenAIChat(Shape):
             return call  # most calls
         if "id" not in call and not isinstance(given, str):
             call = {**call, "id": self.paired_id("call", called.get("name"))}
-        arguments = given if isinstance(given, str) else arguments_of(given or {}, "$.messages")
-        return countable({**call, "type": kind, kind: {**called, ARGUMENTS[kind]: arguments}})
+        field = ARGUMENTS[kind]
+        place = f"{pointer}.{kind}.{field}"
+        arguments = given if isinstance(given, str) else arguments_of(given or {}, place)
+        return countable({**call, "type": kind, kind: {**called, field: arguments}})
 
 
 def is_openai(items: Sequence[Item]) -> bool:
