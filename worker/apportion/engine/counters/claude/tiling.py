@@ -79,7 +79,9 @@ class Tiling:
     def _cost_of_part(self, text: str) -> int:
         if text in self._pieces:
             return 1
-        if text == text[0] * len(text):
+        if len(text) == 1:
+            return self._char[text]
+        if text[:2] in self._pieces and text == text[0] * len(text):
             return self.cost_of_run(text[0], len(text))
         saved = 0
         if len(text) > 1_024:
