@@ -22,6 +22,9 @@ class CounterName(StrEnum):
     WORDS13 = "words1.3"
     O200K_BASE = "o200k_base"
     CL100K_BASE = "cl100k_base"
+    CLAUDE_3 = "claude-3"
+    CLAUDE_4_7 = "claude-4.7"
+    CLAUDE_4_8 = "claude-4.8"
 
 
 OWN_COUNTER = re.compile(r"file:[A-Za-z0-9._-]{1,64}")

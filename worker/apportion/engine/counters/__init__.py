@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from apportion.core.text.tokens import ESTIMATORS, CounterName, TokenCounter
 from apportion.engine.counters.bpe import PATTERNS
 from apportion.engine.counters.bpe import exact_counter as exact_counter
+from apportion.engine.counters.claude.counter import FAMILIES, claude_counter
 
 _ESTIMATORS = {counter.name: counter for counter in ESTIMATORS}
 
@@ -16,6 +17,8 @@ class _Counters(Mapping[str, TokenCounter]):
     """A counter for each CounterName; a lookup of another name raises KeyError."""
 
     def __getitem__(self, name: str) -> TokenCounter:
+        if name in FAMILIES:
+            return claude_counter(name)
         return exact_counter(name) if name in PATTERNS else _ESTIMATORS[name]
 
     def __iter__(self) -> Iterator[str]:

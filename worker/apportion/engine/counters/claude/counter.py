@@ -1,0 +1,155 @@
+"""The counters of Claude's tokenizers: `claude-3`, `claude-4.7` and `claude-4.8`.
+
+A text is cut into words and the gaps between them. The cost of each is independent of the text around it, so
+it is remembered. The tests prove this from the vocabularies: no piece crosses a cut.
+"""
+
+import hashlib
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from apportion.core.text.tokens import CounterName
+from apportion.engine.counters.claude.stream import CLOSE, OPEN, Family, Tables, charset, marked, normalized
+from apportion.engine.counters.claude.tiling import Memory, Tiling
+
+DATA = Path(__file__).with_name("claude.json.z")
+"""The vocabularies and the character classes, made by `tools.claude_data`."""
+FAMILIES: Mapping[str, tuple[str, Family]] = {
+    CounterName.CLAUDE_3: ("v3", Family(folds_quotes=True, marks_capitals=True, opens=True)),
+    CounterName.CLAUDE_4_7: ("v4.7", Family(folds_quotes=False, marks_capitals=False, opens=True)),
+    CounterName.CLAUDE_4_8: ("v4.7", Family(folds_quotes=False, marks_capitals=False, opens=False)),
+}
+"""The vocabulary and the rules of each counter."""
+
+
+@cache
+def _data() -> Any:
+    return msgspec.json.decode(zlib.decompress(DATA.read_bytes()))
+
+
+@cache
+def _tiling(vocabulary: str) -> Tiling:
+    data = _data()[vocabulary]
+    return Tiling(data["pieces"], data["bytes"])
+
+
+@cache
+def _tables() -> Tables:
+    tables = _data()["tables"]
+    classes = ["h"] * 0x10000
+    for name, ranges in tables["classes"].items():
+        for first, last in ranges:
+            classes[first : last + 1] = name * (last + 1 - first)
+    title = {int(code): small for code, small in tables["title"].items()}
+    small = frozenset(chr(code) for first, last in tables["sets"]["small"] for code in range(first, last + 1))
+    new = re.compile(f"[{charset(tables['sets']['new'])}]")
+    return Tables("".join(classes), tables["lower"], title, small, new)
+
+
+class _Patterns(NamedTuple):
+    """Patterns of a word that normalisation keeps as it is, of a chunk, and of a chunk at the beginning."""
+
+    word: re.Pattern[str]
+    chunk: re.Pattern[str]
+    head: re.Pattern[str]
+
+
+@cache
+def _patterns() -> _Patterns:
+    """Return the patterns by which a text is cut.
+
+    A chunk is a word, ASCII digits, or a gap. A single space between two words is no chunk and costs nothing.
+    A gap includes what its cost depends on: digits beside a space, line ends behind white space, and the
+    suffix of a contraction. Characters that can change what is beside them keep a gap together, with the
+    letters beside them.
+    """
+    sets = _data()["tables"]["sets"]
+    letter = charset(sets["word"])
+    safe = charset(sets["safe"])
+    other = rf"[^{letter}{safe}\t\n]"
+    word = f"[{letter}]++(?!{other})"
+    digits = f"[0-9]++(?![ ])(?!{other})"
+    behind = rf"(?<=[ \t'‘’]|{other})"
+    impure = rf"[{letter}]*+{other}[^{safe}\t\n]*+"
+    rest = rf"(?:(?![0-9])[{safe}\t]|{impure}|{behind}[0-9]++|[0-9]++(?=[ ]|{other})|{behind}\n++)"
+    suffix = rf"(?:(?<=['‘’])(?:s|t|d|m|ll|re|ve)(?![{letter}]))?+"
+    gap = rf"(?:\n++{rest}*+|{rest}++){suffix}"
+    return _Patterns(
+        re.compile(word), re.compile(f"{word}|{digits}|(?! {word}){gap}"), re.compile(f"{digits}|{gap}")
+    )
+
+
+class ClaudeCounter:
+    """A counter of the tokens of a single user message, without the message's frame.
+
+    `digest` is the SHA-256 of the name, a newline and the decompressed data file. `count` raises
+    UnicodeEncodeError for a lone surrogate, which is no text.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.digest = "sha256:" + hashlib.sha256(f"{name}\n".encode() + zlib.decompress(DATA.read_bytes())).hexdigest()
+        vocabulary, self._family = FAMILIES[name]
+        self._tiling, self._tables, self._patterns = _tiling(vocabulary), _tables(), _patterns()
+        self._chunks = Memory(self._cost_of_chunk)
+        self._context = {"": 0, "a": self._whole("a"), "0": self._whole("0")}
+
+    def count(self, text: str) -> int:
+        """Return the tokens of one text."""
+        if not text.isascii():
+            text.encode()
+        if not text:
+            return 0
+        tokens = start = 0
+        if self._patterns.word.match(text) is None:
+            found = self._patterns.head.match(text)
+            assert found is not None, "a text begins with a word, digits or a gap"
+            head, start = found[0], found.end()
+            right = self._right(head) if start < len(text) else ""
+            tokens = self._whole(head + right) - self._context[right]
+            if start == len(text):
+                return tokens
+        *chunks, last = self._patterns.chunk.findall(text, start)
+        return tokens + sum(map(self._chunks.__getitem__, chunks)) + self._between(last, "")
+
+    def count_many(self, texts: Sequence[str]) -> list[int]:
+        """Return the tokens of each text, in their order."""
+        return list(map(self.count, texts))
+
+    def _whole(self, text: str) -> int:
+        """Return the tokens of a text that is not cut."""
+        plain = normalized(text, self._family, self._tables)
+        line_ends = len(plain) - len(plain.rstrip("\n"))
+        stream = marked(plain, self._family, self._tables, absorbs=text.startswith(" "))
+        # The frame's two line ends after the text are one token, which line ends before them can join.
+        more = self._tiling.cost_of_run("\n", line_ends + 2) - 1 if line_ends else 0
+        return self._tiling.cost(stream) + more
+
+    def _cost_of_chunk(self, chunk: str) -> int:
+        return self._between(chunk, self._right(chunk))
+
+    def _right(self, chunk: str) -> str:
+        """Return a text that stands for what follows a chunk."""
+        return "" if self._is_letter(chunk[-1]) else "a"
+
+    def _is_letter(self, char: str) -> bool:
+        return self._patterns.word.match(char) is not None
+
+    def _between(self, chunk: str, right: str) -> int:
+        """Return the tokens of a chunk between two others."""
+        if chunk.isascii() and chunk.isalpha() and chunk.islower():
+            return self._tiling.cost(f"{OPEN}{chunk}{CLOSE}")
+        left = "0" if self._is_letter(chunk[0]) else "a"
+        return self._whole(left + chunk + right) - self._context[left] - self._context[right]
+
+
+@cache
+def claude_counter(name: str) -> ClaudeCounter:
+    """Return the counter of that name. The first call loads its vocabulary."""
+    return ClaudeCounter(name)

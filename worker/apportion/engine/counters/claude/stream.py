@@ -1,0 +1,154 @@
+"""Marked texts of the Claude tokenizers: words, case and spaces written as marker characters.
+
+This follows the rules of ctok 1.3.0, which its author measured. A character has a class: `w`, `x` and `m`
+(letters, other characters of words, marks), `0` and `1` (ASCII and Arabic digits), `n` and `d` (other
+numbers and digits), `q` and `p` (punctuation with tokens of several signs, and other), `v` (variation
+selectors), `s` and `t` (the space and other white space), `h` (ideographs and all else). The classes are of
+Unicode 15.1. A code point that Unicode 14.0 does not have is left out of the normalisation to NFC, so that
+each version of Python gives the same result.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+OPEN, CLOSE, SHIFT, CAPS = "\1\2\3\4"
+"""The markers of a word's beginning and end, of a capital first letter and of capital letters."""
+_CONTRACTIONS = frozenset({"s", "t", "d", "m", "ll", "re", "ve"})
+_REMOVED = re.compile("[\1-\x08\x0b-\x1f\x7f-\x9f\ue000-\uf8ff]")
+_SPACES = re.compile("[\0\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f]")
+_QUOTES = str.maketrans("‘’“”", "''\"\"")
+_SEAM = re.compile(f"(.){CLOSE} ([{SHIFT}{CAPS}]*){OPEN}")
+_RUN = re.compile("[wx][wxm]*|m+|q+|[st]+|[01]+|p[pv]*|[nd][ndv]*|[hv\U00010000-\U0010ffff]+")
+_DOTTED, _SHARP = "İ", "ẞ"
+
+Ranges = Sequence[tuple[int, int]]
+
+
+class Tables(NamedTuple):
+    """Classes of characters, and capital letters with their small ones."""
+
+    classes: str
+    """The class of each code point up to U+FFFF; all others have class `h`."""
+    lower: Mapping[str, str]
+    title: Mapping[int, str]
+    """The small letters of characters that are neither small nor capital, by code point."""
+    small: frozenset[str]
+    new: re.Pattern[str]
+
+
+def charset(ranges: Iterable[tuple[int, int]]) -> str:
+    """Return ranges in the syntax of a set in a pattern."""
+    return "".join(f"\\U{first:08x}-\\U{last:08x}" for first, last in ranges)
+
+
+class Family(NamedTuple):
+    """The differences between generations."""
+
+    folds_quotes: bool
+    marks_capitals: bool
+    opens: bool
+    """Whether the frame ends in an opening marker, which replaces a space before the text."""
+
+
+def normalized(text: str, family: Family, tables: Tables) -> str:
+    """Return a text in NFC, without control characters and with one kind of space."""
+    if not text.isascii():
+        end, parts = 0, []
+        for new in tables.new.finditer(text):
+            parts += [unicodedata.normalize("NFC", text[end : new.start()]), new[0]]
+            end = new.end()
+        text = "".join([*parts, unicodedata.normalize("NFC", text[end:])])
+        text = text.replace("\u0e4d\u0e32", "\u0e33")
+        if family.folds_quotes:
+            text = text.translate(_QUOTES)
+    return _SPACES.sub(" ", _REMOVED.sub("", text))
+
+
+def marked(text: str, family: Family, tables: Tables, *, absorbs: bool) -> str:
+    """Return a normalized text with markers; `absorbs` if a single space at its beginning is the frame's."""
+    text = text.rstrip("\n")
+    if family.opens and absorbs and text[:1] == " " and text[1:2] != " ":
+        text = text[1:]
+    if not text:
+        return OPEN if family.opens else ""
+    classes = text.translate(tables.classes)  # type: ignore[arg-type]  # a text is a table by code point
+    parts = list(_marked_runs(text, classes, family, tables))
+    if family.opens:
+        quoted = _opens_word(text, classes, 0, 1)
+        if quoted or not (parts[0].lstrip(SHIFT + CAPS).startswith(OPEN) or classes[0] in "qpvs"):
+            parts.insert(0, " " if quoted else OPEN)
+    return _SEAM.sub(rf"\1{CLOSE}\2{OPEN}", "".join(parts))
+
+
+def _opens_word(text: str, classes: str, start: int, end: int) -> bool:
+    """Return whether a run is an apostrophe before a word."""
+    return text[start:end] == "'" and classes[end : end + 1] in ("w", "x", "m")
+
+
+def _marked_runs(text: str, classes: str, family: Family, tables: Tables) -> Iterator[str]:
+    """Yield each run of a text with its markers."""
+    before = before_that = ""
+    for run in _RUN.finditer(classes):
+        start, end = run.span()
+        body, kind = text[start:end], run[0]
+        first = kind[0]
+        if first in "wx":
+            fused = before[:1] == "m"
+            cased = body if fused else _cased(body, kind, family, tables)
+            case = cased[0] if cased[0] in (SHIFT, CAPS) else ""
+            bound = (
+                body in _CONTRACTIONS
+                and before == "q"
+                and text[start - 1] == "'"
+                and not (before_that and _closes(before_that))
+            )
+            left = "" if fused or bound else OPEN
+            yield case + left + cased[len(case) :] + CLOSE
+        elif first == "m":
+            yield OPEN + body + ("" if classes[end : end + 1] in ("w", "x") else CLOSE)
+        else:
+            spaced = classes[start - 1] == "s" if start else family.opens
+            left = OPEN if spaced and _opens(kind) and not _opens_word(text, classes, start, end) else ""
+            single = classes[end : end + 1] == "s" and classes[end + 1 : end + 2] != "s"
+            yield left + body + (CLOSE if single and _closes(kind) else "")
+        before_that, before = before, kind
+
+
+def _opens(kind: str) -> bool:
+    """Return whether a run that is no word has an opening marker behind a space."""
+    if kind[0] in "nd":
+        return kind[-1] != "v" and len(set(kind)) == 1
+    return kind[0] in "qpv1"
+
+
+def _closes(kind: str) -> bool:
+    """Return whether a run that is no word has a closing marker before a space."""
+    if kind[0] in "nd" and kind[-1] != "v":
+        return len(set(kind)) == 1
+    return kind[0] not in "wxm" and kind[-1] in "qpv1"
+
+
+def _cased(span: str, kind: str, family: Family, tables: Tables) -> str:
+    """Return a word in small letters behind a marker of its case, or as it is."""
+    lower, small = tables.lower, tables.small
+    if span.islower() and span.isascii():
+        return span
+    if _SHARP in span:
+        return span
+    head, tail = span[0], span[1:]
+    if _DOTTED in span:
+        if head in lower and head != _DOTTED and not any(char in lower for char in tail if char != _DOTTED):
+            return SHIFT + lower[head] + tail.translate(tables.title)
+        return span
+    if family.marks_capitals and len(span) >= 4:
+        capitals = sum(char in lower for char in span)
+        others = sum(
+            char not in lower and (char in small or name != "x") for char, name in zip(span, kind, strict=True)
+        )
+        if capitals and not others:
+            return CAPS + "".join(lower.get(char, char) for char in span).replace("ς", "σ")
+    if head in lower and not any(char in lower for char in tail):
+        return SHIFT + lower[head] + tail.translate(tables.title)
+    return span

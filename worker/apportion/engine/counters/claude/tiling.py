@@ -1,0 +1,148 @@
+"""Least number of vocabulary pieces that make up a marked text.
+
+A character without a piece costs the least number of tokens for its UTF-8 bytes. No piece has a closing
+marker except at its end, or an opening marker except at its beginning or behind a marker of case. So the
+marked text falls apart at these markers, and between two characters that no piece has next to each other.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+
+_SEGMENT = re.compile("[\3\4]?\1?[^\1-\4]+\2?|[\1-\4]")
+_LONG_RUN = re.compile(r"(.)\1{1023,}", re.DOTALL)
+
+
+class Memory(dict[str, int]):
+    """A function of a text with a bounded memory for short texts."""
+
+    def __init__(self, compute: Callable[[str], int]) -> None:
+        self._compute = compute
+
+    def __missing__(self, key: str) -> int:
+        """Compute a value, and remember it."""
+        value = self._compute(key)
+        if len(key) <= 64:
+            if len(self) >= 65_536:
+                self.clear()
+            self[key] = value
+        return value
+
+
+class Tiling:
+    """The cost of marked texts by a vocabulary of pieces and of the beginnings of characters in UTF-8."""
+
+    def __init__(self, pieces: Iterable[str], prefixes: Iterable[str]) -> None:
+        self._pieces = frozenset(pieces)
+        self._prefixes = frozenset(map(bytes.fromhex, prefixes))
+        self._pairs = {pair for piece in self._pieces for pair in map("".join, zip(piece, piece[1:]))}
+        lengths = defaultdict(set)
+        for piece in self._pieces:
+            if len(piece) > 2:
+                lengths[piece[:3]].add(len(piece))
+        self._lengths = {start: tuple(sorted(known)) for start, known in lengths.items()}
+        self._longest = max(map(len, self._pieces))
+        self._char = Memory(self._bytes_of)
+        self._segment = Memory(self._cost_of_segment)
+        self._run = cache(self._run_costs)
+
+    def cost(self, marked: str) -> int:
+        """Return the tokens of a marked text."""
+        return sum(map(self._segment.__getitem__, _SEGMENT.findall(marked)))
+
+    def cost_of_run(self, char: str, length: int) -> int:
+        """Return the tokens of a repeated character."""
+        costs, period = self._run(char)
+        repeated = max(0, (length - len(costs)) // period + 1) if length >= len(costs) else 0
+        return costs[length - repeated * period] + repeated
+
+    def _cost_of_segment(self, text: str) -> int:
+        if text in self._pieces:
+            return 1
+        for end in range(1, len(text)):
+            if text[:end] in self._pieces and text[end:] in self._pieces:
+                return 2
+            if end == 24:
+                return sum(map(self._cost_of_part, self._parts(text)))
+        return self._cost_of_part(text)
+
+    def _parts(self, text: str) -> Iterator[str]:
+        """Yield the parts of a text between which no piece can lie."""
+        start = 0
+        for end in range(1, len(text)):
+            if text[end - 1 : end + 1] not in self._pairs:
+                yield text[start:end]
+                start = end
+        yield text[start:]
+
+    def _cost_of_part(self, text: str) -> int:
+        if text in self._pieces:
+            return 1
+        if len(text) == 1:
+            return self._char[text]
+        if text[:2] in self._pieces and text == text[0] * len(text):
+            return self.cost_of_run(text[0], len(text))
+        saved = 0
+        if len(text) > 1_024:
+            text, saved = self._shortened(text)
+        pieces, lengths, char = self._pieces, self._lengths, self._char
+        size = len(text)
+        costs = [size * 4] * (size + self._longest + 1)
+        costs[0] = 0
+        for start in range(size):
+            cost = costs[start] + char[text[start]]
+            costs[start + 1] = min(costs[start + 1], cost)
+            cost = costs[start] + 1
+            if cost < costs[start + 2] and text[start : start + 2] in pieces:
+                costs[start + 2] = cost
+            for length in lengths.get(text[start : start + 3], ()):
+                end = start + length
+                if cost < costs[end] and text[start:end] in pieces:
+                    costs[end] = cost
+        return costs[size] + saved
+
+    def _shortened(self, text: str) -> tuple[str, int]:
+        """Return a text with its long runs shortened, and the tokens that this saves.
+
+        A piece at each edge can take part of a run. What is between them is a run of its own, whose cost is
+        periodic.
+        """
+        saved = 0
+
+        def shorter(run: re.Match[str]) -> str:
+            nonlocal saved
+            costs, period = self._run(run[1])
+            times = max(0, (len(run[0]) - 2 * self._longest - len(costs)) // period)
+            saved += times
+            return run[1] * (len(run[0]) - times * period)
+
+        return _LONG_RUN.sub(shorter, text), saved
+
+    def _run_costs(self, char: str) -> tuple[list[int], int]:
+        """Return the costs of short runs of a character, and a period.
+
+        For each longer run, one more token pays for one more period: if that holds for all lengths of one
+        period, then it holds for all lengths behind it, because no piece is longer than the period.
+        """
+        coins = [length for length in range(2, self._longest + 1) if char * length in self._pieces]
+        period = max(coins, default=1)
+        costs, held = [0], 0
+        while held < period:
+            size = len(costs)
+            best = min((costs[size - coin] for coin in coins if coin <= size), default=4 * size) + 1
+            costs.append(min(best, costs[size - 1] + self._char[char]))
+            if size >= period:
+                held = held + 1 if costs[size] == costs[size - period] + 1 else 0
+        return costs, period
+
+    def _bytes_of(self, char: str) -> int:
+        """Return the tokens of one character: one for each marker and single character in the vocabulary."""
+        data = char.encode()
+        if char in self._pieces or len(data) == 1:
+            return 1
+        costs = [0]
+        for end in range(1, len(data) + 1):
+            starts = [start for start in range(end) if end - start == 1 or data[start:end] in self._prefixes]
+            costs.append(min(costs[start] for start in starts) + 1)
+        return costs[-1]
