@@ -36,8 +36,10 @@ export interface FitOptions {
   [option: string]: unknown;
 }
 
+/** Without `limit_tokens`, it is the window of the model less its answer. */
 export interface FitCall {
-  limit_tokens: number;
+  limit_tokens?: number;
+  model?: string;
   session_id?: string;
   artifacts?: (Partial<Candidate> & { content: string })[];
   options?: FitOptions;

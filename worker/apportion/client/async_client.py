@@ -20,7 +20,9 @@ class AsyncGatewayClient(Connection[httpx2.AsyncClient]):
         call = protocol.compose_call(request, with_decision=with_decision)
         return protocol.read_answer(await self._send(call), call, with_decision=with_decision)
 
-    async def fit(self, body: Body, limit_tokens: int, **arguments: Unpack[FitArguments]) -> FittedAnswer:
+    async def fit(
+        self, body: Body, limit_tokens: int | None = None, **arguments: Unpack[FitArguments]
+    ) -> FittedAnswer:
         """Return a provider's body fitted to a limit, or raise an error, as `GatewayClient` does."""
         call = protocol.fit_call(body, limit_tokens, arguments)
         return protocol.read_fitted(await self._send(call), call)

@@ -49,6 +49,8 @@ class FitArguments(TypedDict, total=False):
 
     session_id: str | None
     """Without it, the call is a session of its own."""
+    model: str | None
+    """The model whose tokens are counted. By default the model of the body, if the gateway knows it."""
     artifacts: Sequence[Candidate | Mapping[str, Any]] | None
     options: Struct | Mapping[str, Any] | None
     """`apportion.FitOptions`, or some of its fields."""
@@ -114,7 +116,7 @@ def compose_call(request: ContextRequest, *, with_decision: bool) -> HttpCall:
     return HttpCall("POST", f"/v1/compose{query}", encode(request), request.request_id)
 
 
-def fit_call(body: Body, limit_tokens: int, arguments: FitArguments) -> HttpCall:
+def fit_call(body: Body, limit_tokens: int | None, arguments: FitArguments) -> HttpCall:
     """Return the call that fits a body. Each repetition has the same request id, which is in the options.
 
     Raises:
@@ -126,7 +128,8 @@ def fit_call(body: Body, limit_tokens: int, arguments: FitArguments) -> HttpCall
     given = {name: value for name, value in arguments.items() if value is not None}
     text = standard_json.dumps(body, default=_without_bytes, ensure_ascii=False)
     written = Raw(text.encode(errors="backslashreplace"))  # escapes halves of surrogate pairs
-    call = {"body": written, "limit_tokens": limit_tokens, **given, "options": fields}
+    limit = {} if limit_tokens is None else {"limit_tokens": limit_tokens}
+    call = {"body": written, **limit, **given, "options": fields}
     return HttpCall("POST", "/v1/fit", json.encode(call), fields["request_id"])
 
 

@@ -25,9 +25,12 @@ class GatewayClient(Connection[httpx2.Client]):
         call = protocol.compose_call(request, with_decision=with_decision)
         return protocol.read_answer(self._send(call), call, with_decision=with_decision)
 
-    def fit(self, body: Body, limit_tokens: int, **arguments: Unpack[FitArguments]) -> FittedAnswer:
+    def fit(
+        self, body: Body, limit_tokens: int | None = None, **arguments: Unpack[FitArguments]
+    ) -> FittedAnswer:
         """Return a provider's body, or its list of messages, fitted to a limit of tokens.
 
+        Without a limit, it is the window of the model less its answer.
         `body` is JSON of at most the gateway's `gateway_fit_max_bytes`; files in it do not leave the gateway.
 
         Raises:

@@ -134,7 +134,7 @@ def decision_event(answer: AnswerParts, composed: ContextComposed, engine: Engin
         policy=composed.policy,
         counter=CounterRef(name=counter.name, digest=counter.digest),
         model=UNSET if named is None else named.ref,
-        counter_mismatch=named is not None and named.counter != counter.name,
+        counter_mismatch=answer.measure.is_foreign,
         digests=_digests(answer, composed),
         fingerprint_key_id=UNSET if asked.secret is None else key_id(asked.secret),
         status=answer.status,

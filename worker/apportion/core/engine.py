@@ -17,12 +17,14 @@ DEFAULT_COUNTER = CounterName.O200K_BASE
 class Measure(Struct, frozen=True):
     """The counter of a request, and the row of the model that it or its policy names.
 
-    `counted` is the same row if the policy counts by the model.
+    `counted` is the same row if the policy counts by the model. `is_foreign` is true if the model, or else
+    the provider, counts by other counters.
     """
 
     counter: TokenCounter
     named: Model | None = None
     counted: Model | None = None
+    is_foreign: bool = False
 
 
 class Engine(Struct, frozen=True):
@@ -43,7 +45,7 @@ class Engine(Struct, frozen=True):
             row = self.models.find(policy.model or "")
             if policy.counter != BY_MODEL:
                 self.counters[policy.counter]
-            elif row is not None:
+            if row is not None:
                 self.counters[row.counter]
 
     def measure(self, request: ContextRequest, policy: Policy) -> Measure:
@@ -55,10 +57,13 @@ class Engine(Struct, frozen=True):
         name, pointer = policy.model, "$.policy"
         if request.model is not UNSET:
             name, pointer = request.model, "$.model"
-        if policy.counter != BY_MODEL:
-            return Measure(self.counters[policy.counter], self.models.find(name) if name else None)
-        if not name:
+        if policy.counter == BY_MODEL and not name:
             text = f"policy {policy.name} counts by the model; name it, or set `model` in the policy"
             raise EventError(ErrorCode.MISSING_FIELD, text, "$.model")
-        row = self.models.row(name, pointer)
-        return Measure(self.counters[row.counter], row, row)
+        if name and (policy.counter == BY_MODEL or policy.by_model):
+            row = self.models.row(name, pointer)
+            return Measure(self.counters[row.counter], row, row)
+        named = self.models.find(name) if name else None
+        counters = {named.counter} if named else self.models.counters_of(request.provider or "")
+        is_foreign = bool(counters) and policy.counter not in counters
+        return Measure(self.counters[policy.counter], named, is_foreign=is_foreign)

@@ -235,6 +235,9 @@ class ContextRequest(Closed, frozen=True, tag_field="type", tag="context-request
     """The name of the policy; without one, the worker's default policy."""
     model: Opt[ModelName] = UNSET
     """The model that reads the context. A policy with `counter = "model"` counts by its row of the table."""
+    provider: Opt[ModelName] = UNSET
+    """The provider of a model that is not named. The decision says if none of its models counts as the policy
+    does."""
     budget_tokens: Opt[Tokens] = UNSET
     """Replaces the policy's total, up to its `budget_tokens_max`; 0 disables."""
     trigger: Opt[Trigger] = UNSET

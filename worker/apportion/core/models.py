@@ -128,6 +128,10 @@ class Models(Struct, frozen=True, dict=True):
             found[name] = next((row for row in self.rows if row.matches(lowered)), None)
         return found[name]
 
+    def counters_of(self, provider: str) -> set[str]:
+        """Return the counters of a provider's models."""
+        return {row.counter for row in self.rows if row.provider == provider}
+
     def row(self, name: str, pointer: str) -> Model:
         """Return the row of a model's name, which stands at a place of an event.
 

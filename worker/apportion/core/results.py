@@ -596,7 +596,7 @@ class ContextDecision(Result, frozen=True, kw_only=True, tag_field="type", tag="
     model: Opt[ModelRef] = UNSET
     """The model that the request or its policy names."""
     counter_mismatch: bool = False
-    """True if the model counts by another counter than the policy."""
+    """True if the model, or else the provider, counts by another counter than the policy."""
     digests: Digests
     fingerprint_key_id: Opt[str] = UNSET
     """The name of the secret from which ids were made; absent if there is none."""

@@ -25,6 +25,7 @@ from apportion.doors.fitting import (
     fit,
     fit_async,
 )
+from apportion.doors.fitting.call_model import known_model, table_of
 from apportion.doors.fitting.shapes.form import ShapedChat
 
 _WAIT_S = 5.0
@@ -54,8 +55,10 @@ class Fitter:
     `failures` counts calls that were not fitted, by code.
     """
 
-    def __init__(self, limit_tokens: int, settings: FitterSettings, *, session_remedy: str) -> None:
+    def __init__(self, limit_tokens: int | None, settings: FitterSettings, *, session_remedy: str) -> None:
         """Start with settings; `session_remedy` says how a call of the framework names its session.
+
+        Without a limit, it follows from the model of the call.
 
         A cut chat begins with the user, because any provider may get it.
         """
@@ -85,14 +88,16 @@ class Fitter:
             if not self._passes_errors:
                 raise
 
-    async def fit_async(self, chat: ShapedChat, session_id: str | None) -> Fitted:
+    async def fit_async(self, chat: ShapedChat, session_id: str | None, model: object = None) -> Fitted:
         """Return a chat with the messages that fit. A synchronous client is called in a thread.
+
+        Tokens are those of `model`, a name of the framework, if the table of models has it.
 
         Raises:
             FitError: it cannot be fitted, or there is no session or no answer in time.
             Exception: the client's own errors.
         """
-        arguments = {"session_id": self._require_session_id(session_id), **self._arguments}
+        arguments = self._of_call(session_id, model)
         is_async = iscoroutinefunction(self._client.compose)
         fitting = fit_async(chat, **arguments) if is_async else to_thread(fit, chat, **arguments)
         try:
@@ -100,8 +105,8 @@ class Fitter:
         except TimeoutError:
             raise self._no_answer() from None
 
-    def fit(self, chat: ShapedChat, session_id: str | None) -> Fitted:
-        """Return a chat with the messages that fit.
+    def fit(self, chat: ShapedChat, session_id: str | None, model: object = None) -> Fitted:
+        """Return a chat with the messages that fit, as `fit_async` does.
 
         Raises:
             FitError: it cannot be fitted, there is no session or no answer in time, or the client is
@@ -111,7 +116,7 @@ class Fitter:
         if iscoroutinefunction(self._client.compose):
             message = "a synchronous call needs a synchronous client; give one, or call asynchronously"
             raise FitError(ErrorCode.WRONG_TYPE, message, "$.client")
-        arguments = {"session_id": self._require_session_id(session_id), **self._arguments}
+        arguments = self._of_call(session_id, model)
         run = partial(copy_context().run, partial(fit, chat, **arguments))
         if self._wait_s is None:
             return self._notify(run())
@@ -121,6 +126,11 @@ class Fitter:
             return self._notify(answer.result(self._wait_s))
         except TimeoutError:
             raise self._no_answer() from None
+
+    def _of_call(self, session_id: str | None, model: object) -> dict[str, Any]:
+        known = known_model(table_of(self._client), model)
+        named = self._arguments["options"].model or (known and known.name)
+        return {"session_id": self._require_session_id(session_id), "model": named, **self._arguments}
 
     def _require_session_id(self, session_id: str | None) -> str:
         if not session_id:

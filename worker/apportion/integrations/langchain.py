@@ -27,7 +27,7 @@ class FitMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     def __init__(
         self,
-        limit_tokens: int,
+        limit_tokens: int | None = None,
         *,
         session_id: Callable[[ModelRequest[Any]], str] | None = None,
         **settings: Unpack[FitterSettings],
@@ -43,7 +43,7 @@ class FitMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     ) -> ModelResponse[Any]:
         """Call the model with the messages that fit."""
         with self.fitter.noting_failures():
-            request = _fitted(request, self.fitter.fit(_chat(request), self._session_id(request)))
+            request = _fitted(request, self.fitter.fit(*self._call(request)))
         return handler(request)
 
     async def awrap_model_call(
@@ -53,9 +53,13 @@ class FitMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     ) -> ModelResponse[Any]:
         """Call the model with the messages that fit."""
         with self.fitter.noting_failures():
-            fitted = await self.fitter.fit_async(_chat(request), self._session_id(request))
-            request = _fitted(request, fitted)
+            request = _fitted(request, await self.fitter.fit_async(*self._call(request)))
         return await handler(request)
+
+    def _call(self, request: ModelRequest[Any]) -> tuple[ShapedChat, str | None, object]:
+        """Return the chat of a request, its session and the name of its model."""
+        model = getattr(request.model, "model_name", None) or getattr(request.model, "model", None)
+        return _chat(request), self._session_id(request), model
 
 
 class LangChainRequest(LangChain):

@@ -37,7 +37,7 @@ class FitHook(CustomLogger):
 
     def __init__(
         self,
-        limit_tokens: int,
+        limit_tokens: int | None = None,
         *,
         session_id: Callable[[Mapping[str, Any]], str | None] | None = None,
         **settings: Unpack[FitterSettings],

@@ -19,7 +19,7 @@ class FitFilter:
 
     def __init__(
         self,
-        limit_tokens: int,
+        limit_tokens: int | None,
         session_id: str | Callable[[CallModelData[Any]], str],
         **settings: Unpack[FitterSettings],
     ) -> None:
@@ -42,7 +42,9 @@ class FitFilter:
         with self.fitter.noting_failures():
             if given.input:
                 body = {"input": given.input, "instructions": given.instructions}
-                fitted = await self.fitter.fit_async(read_chat(body, Responses()), self._session_of(data))
+                model = getattr(data.agent.model, "model", data.agent.model)
+                chat = read_chat(body, Responses())
+                fitted = await self.fitter.fit_async(chat, self._session_of(data), model)
                 return ModelInputData(fitted.messages, fitted.system)
         return given
 

@@ -48,7 +48,7 @@ class FitHistory(AbstractCapability[Any]):
 
     def __init__(
         self,
-        limit_tokens: int,
+        limit_tokens: int | None = None,
         *,
         session_id: Callable[[RunContext[Any]], str] | None = None,
         **settings: Unpack[FitterSettings],
@@ -78,7 +78,7 @@ class FitHistory(AbstractCapability[Any]):
             if history := messages[: len(messages) - len(last)]:
                 text = InstructionPart.join(parameters.instruction_parts or [])
                 chat = read_chat({"messages": history, "instructions": text}, PydanticAI())
-                fitted = await self.fitter.fit_async(chat, self._session_id(ctx))
+                fitted = await self.fitter.fit_async(chat, self._session_id(ctx), ctx.model.model_name)
                 if fitted.system != text:
                     parameters = replace(parameters, instruction_parts=[InstructionPart(fitted.system)])
                 sent = [*fitted.messages, *last]

@@ -23,7 +23,7 @@ _CHANGED = ("cleared", "shortened")
 """The fidelities of messages that are not sent as they came."""
 
 
-@app.command(cls=with_settings("policies", "decision_detail"))
+@app.command(cls=with_settings("policies", "models_file", "decision_detail"))
 def fit(  # noqa: PLR0913 - a command takes its flags by name
     ctx: typer.Context,
     file: Annotated[
@@ -32,14 +32,20 @@ def fit(  # noqa: PLR0913 - a command takes its flags by name
     ] = None,
     *,
     limit: Annotated[
-        int, typer.Option(min=1, metavar="N", help="The limit of tokens of all messages that are sent.")
-    ],
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="The limit of tokens of all messages that are sent. By default the window of the model less"
+            " its answer.",
+        ),
+    ] = None,
     model: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Write this model into the body, if the body has another one or none. It changes neither the"
-            " limit nor the counting, and a list of messages has no model.",
+            help="Count as this model does, and write it into the body. By default the body's model, if the"
+            " table of models has it.",
         ),
     ] = None,
     policy: Annotated[
@@ -64,11 +70,12 @@ def fit(  # noqa: PLR0913 - a command takes its flags by name
 
     Examples:
       apportion fit body.json --limit 100000 > fitted.json
+      apportion fit body.json --model claude-opus-4-7 > fitted.json
       apportion fit - --limit 100000 --session chat-1.session --decision decision.json < body.json
     """
     from apportion.doors.fitting import FitError, FitOptions, LocalSessions
     from apportion.doors.fitting import fit as fit_chat
-    from apportion.engine.assembly import create_catalogue
+    from apportion.engine.assembly import create_catalogue, create_models
 
     require_distinct(file, output, decision, session)
     require_free(output, "--output", force=force)
@@ -83,7 +90,8 @@ def fit(  # noqa: PLR0913 - a command takes its flags by name
             body,
             limit,
             session_id=None if session is None else session.name,
-            client=LocalSessions(create_catalogue(settings), rows=rows),
+            model=model,
+            client=LocalSessions(create_catalogue(settings), models=create_models(settings), rows=rows),
             options=FitOptions(policy=policy),
         )
     except FitError as error:

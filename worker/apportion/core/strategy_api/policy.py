@@ -157,6 +157,8 @@ class Policy(PolicyTable):
     counter: CounterChoice = CounterName.O200K_BASE
     """A counter, or `model`: the counter and the frame of the request's model, or else of `model`."""
     model: AddedLater[ModelName | None] = None
+    by_model: AddedLater[bool] = False
+    """If true, `counter` is only for requests without a model."""
     budget_tokens: Count
     budget_tokens_max: Count = 0
     effective_from: Annotated[AwareDatetime | None, BeforeValidator(_rfc3339)] = None

@@ -3,8 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from apportion.core.errors import EventError
 from apportion.doors.fitting.artifacts import Artifacts
+from apportion.doors.fitting.call_model import table_of
 from apportion.doors.fitting.local_sessions import LocalSessions
 from apportion.doors.fitting.results import AsyncFitClient, FitClient, FitOptions, Fitted
 from apportion.doors.fitting.shapes import read_chat
@@ -14,10 +17,11 @@ from apportion.doors.fitting.steps import fit_steps, placed, read_call
 _DEFAULTS = FitOptions()
 
 
-def fit(
+def fit(  # noqa: PLR0913 - callers name the arguments
     messages: Sequence[Any] | Mapping[str, Any] | ShapedChat,
-    limit_tokens: int,
+    limit_tokens: int | None = None,
     *,
+    model: str | None = None,
     session_id: str | None = None,
     client: FitClient | None = None,
     artifacts: Artifacts | None = None,
@@ -31,6 +35,9 @@ def fit(
     a message of the user before the user's last message, unless `FitOptions.place` names another place. If
     `artifacts` is given, even empty, the artifacts in the session's pool are candidates, too.
 
+    Tokens are those of `model`, or else of the `model` in a body, if the table of models has it. Without a
+    limit, it is the model's window less its greatest answer, or less `max_tokens` of the body.
+
     `LocalSessions` as client keeps sessions in this process. Without a client, or without a session id, the
     call is a session of its own.
 
@@ -40,7 +47,7 @@ def fit(
     """
     chat = read_chat(messages)
     asked = LocalSessions() if client is None else client
-    call = read_call(chat, limit_tokens, session_id, artifacts, options)
+    call = read_call(chat, limit_tokens, session_id, artifacts, _with_model(options, model), table_of(asked))
     steps = fit_steps(call)
     request = next(steps)
     try:
@@ -56,11 +63,12 @@ def fit(
             client.forget(call.session_id, tenant=options.tenant)
 
 
-async def fit_async(
+async def fit_async(  # noqa: PLR0913 - likewise
     messages: Sequence[Any] | Mapping[str, Any] | ShapedChat,
-    limit_tokens: int,
+    limit_tokens: int | None = None,
     *,
     client: AsyncFitClient,
+    model: str | None = None,
     session_id: str | None = None,
     artifacts: Artifacts | None = None,
     options: FitOptions = _DEFAULTS,
@@ -72,7 +80,8 @@ async def fit_async(
         Exception: the client's own errors.
     """
     chat = read_chat(messages)
-    steps = fit_steps(read_call(chat, limit_tokens, session_id, artifacts, options))
+    options = _with_model(options, model)
+    steps = fit_steps(read_call(chat, limit_tokens, session_id, artifacts, options, table_of(client)))
     request = next(steps)
     try:
         while True:
@@ -82,3 +91,7 @@ async def fit_async(
         return fitted
     except EventError as error:
         raise placed(error, chat, request) from None
+
+
+def _with_model(options: FitOptions, model: str | None) -> FitOptions:
+    return options if model is None else replace(options, model=model)

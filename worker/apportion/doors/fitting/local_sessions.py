@@ -14,12 +14,14 @@ from apportion.core.composer import Composer
 from apportion.core.engine import Engine
 from apportion.core.events import ContextRequest, session_key
 from apportion.core.memory import ContentMemo, Memory
+from apportion.core.models import Models
 from apportion.core.policies.catalogue import Catalogue
 from apportion.core.session.row import EMPTY, Session
 from apportion.core.strategy_api.policy import Policy
 from apportion.core.text.tokens import Estimator, TokenCounter
 from apportion.core.wire.codec import decode, encode
 from apportion.engine.counters import COUNTERS
+from apportion.engine.models import builtin_models
 from apportion.engine.policies import builtin_policies
 from apportion.version import ENGINE_VERSION
 
@@ -87,11 +89,12 @@ class LocalSessions:
         self,
         policies: Iterable[Policy] = (),
         *,
+        models: Models | None = None,
         rows: MutableMapping[str, bytes] | None = None,
         events: BinaryIO | None = None,
         decisions: BinaryIO | None = None,
     ) -> None:
-        """Start with the built-in policies and `policies`.
+        """Start with the built-in policies and `policies`; `models` replaces the built-in table of models.
 
         `rows` keeps the sessions' rows by session key. By default, memory holds the last 10,000
         sessions, at most 64 MiB of rows. Accepted events and their decisions are written as JSON lines to the
@@ -99,7 +102,9 @@ class LocalSessions:
         """
         catalogue = Catalogue([*_builtin_policies(), *policies])
         memory = Memory(_COMPOSITIONS_MAX, _COUNTS_MAX)
-        self._composer = Composer(Engine(ENGINE_VERSION, _RememberingCounters()), catalogue, "fit", memory)
+        self.models = builtin_models() if models is None else models
+        engine = Engine(ENGINE_VERSION, _RememberingCounters(), models=self.models)
+        self._composer = Composer(engine, catalogue, "fit", memory)
         self._rows = RecentRows() if rows is None else rows
         self._events, self._decisions = events, decisions
         self._lock = Lock()

@@ -58,6 +58,9 @@ class FitOptions(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_u
     place: Literal["message", "user", "system"] | None = None
     """The place of artifacts: a message before the user's last one, the beginning of the user's last message,
     or the end of the system prompt. By default `user`, but `message` for a chat of one message."""
+    model: str | None = None
+    """The model that reads the messages, and by which they are counted. By default the `model` of a body, if
+    the table of models has it."""
     artifacts_tokens: int | None = None
     """The part of the limit that is for artifacts; by default a quarter."""
     policy: str = "fit"

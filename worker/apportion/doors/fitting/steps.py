@@ -20,8 +20,10 @@ from apportion.core.bounds import Bounds
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Candidate, ContextRequest, Conversation
 from apportion.core.history import is_text, text_of
+from apportion.core.models import Models
 from apportion.core.results import ContextComposed, ContextDecision, Status
 from apportion.doors.fitting.artifacts import Artifacts, candidates_of
+from apportion.doors.fitting.call_model import CallModel, model_of, warn_of_mismatch, window_limit
 from apportion.doors.fitting.results import FitAnswer, FitError, FitOptions, Fitted
 from apportion.doors.fitting.shapes.form import KeptMessage, SentMessage, ShapedChat, is_blank
 from apportion.engine.counters import COUNTERS
@@ -32,8 +34,8 @@ OVERHEAD_TOKENS = 4
 """Tokens of a message without its content, as in policy `fit`."""
 OMITTED = "[earlier messages omitted]"
 """The user message before a cut chat, because some models refuse a chat that begins with the assistant."""
-_OMITTED_MAX_TOKENS = len(OMITTED) + OVERHEAD_TOKENS
-"""The largest number of tokens of that message, because no counter gives more tokens than bytes."""
+_OMITTED_MAX_TOKENS = len(OMITTED)
+"""The largest number of tokens of that text, because no counter gives it more tokens than bytes."""
 _ARTIFACTS_SHARE = 4
 _LARGEST = 3
 """The number of messages that the error of a chat that does not fit names."""
@@ -47,6 +49,7 @@ _CALL_POINTERS = {
     "$.budget_tokens": "$.limit_tokens",
     "$.candidates": "$.artifacts",
     "$.conversation.messages": "$.messages",
+    "$.model": "$.model",
     "$.request_id": "$.options.request_id",
     "$.requested_at": "$.options.requested_at",
     "$.tenant": "$.options.tenant",
@@ -77,6 +80,12 @@ class FitCall(Struct, frozen=True, dict=True):
     options: FitOptions
     request_id: str
     requested_at: datetime
+    model: CallModel = CallModel()
+
+    @property
+    def overhead_tokens(self) -> int:
+        """The tokens of a message without its content."""
+        return self.model.frame.message or OVERHEAD_TOKENS
 
     @cached_property
     def pins(self) -> list[int]:
@@ -132,7 +141,7 @@ class FitCall(Struct, frozen=True, dict=True):
     @property
     def chat_tokens(self) -> int:
         """The part of the limit that is for messages."""
-        opening = _OMITTED_MAX_TOKENS if self.begins_with_user else 0
+        opening = _OMITTED_MAX_TOKENS + self.overhead_tokens if self.begins_with_user else 0
         return self.limit_tokens - self.artifacts_tokens - opening
 
     def request(self, suffix: str = "", **fields: Any) -> ContextRequest:
@@ -142,22 +151,28 @@ class FitCall(Struct, frozen=True, dict=True):
             session_id=self.session_id,
             requested_at=self.requested_at,
             tenant=self.options.tenant,
+            model=self.model.name or UNSET,
+            provider=UNSET if self.model.name else self.chat.shape.provider or UNSET,
             **fields,
         )
 
 
 def read_call(
     chat: ShapedChat,
-    limit_tokens: int,
+    limit_tokens: int | None,
     session_id: str | None,
     artifacts: Artifacts | None,
     options: FitOptions,
+    table: Models,
 ) -> FitCall:
     """Return a call with its defaults.
 
     Raises:
-        FitError: an artifact is no candidate, `artifacts_tokens` is negative, or messages get no tokens.
+        FitError: an artifact is no candidate, `artifacts_tokens` is negative, messages get no tokens, or the
+            model or its window is unknown.
     """
+    model = model_of(table, options.model, chat)
+    limit_tokens = window_limit(model, chat) if limit_tokens is None else limit_tokens
     try:
         limit_tokens = operator.index(limit_tokens)
     except TypeError:
@@ -165,7 +180,7 @@ def read_call(
     request_id, requested_at = options.request_id or str(uuid4()), options.requested_at or datetime.now(UTC)
     candidates = None if artifacts is None else candidates_of(artifacts)
     session_id = session_id or request_id
-    call = FitCall(chat, limit_tokens, session_id, candidates, options, request_id, requested_at)
+    call = FitCall(chat, limit_tokens, session_id, candidates, options, request_id, requested_at, model)
     if call.artifacts_tokens < 0 or call.chat_tokens <= 0:
         message = "the limit leaves no tokens for messages; raise it, or lower artifacts_tokens"
         raise FitError(Status.INFEASIBLE, message, "$.limit_tokens")
@@ -182,6 +197,8 @@ def fit_steps(call: FitCall) -> Steps:
     _require_json(chat)
     answer = yield _chat_request(call)
     composed, decision = answer.composed, _decision_of(answer)
+    if decision.counter_mismatch and not call.model.name:
+        warn_of_mismatch(chat.shape.provider, decision.counter.name)
     if composed.status in _FAILURES:
         raise _failure(chat, composed.status, decision)
     kept = _kept(composed, chat)
@@ -262,7 +279,7 @@ def _chat_request(call: FitCall) -> ContextRequest:
 
 
 def _artifacts_request(call: FitCall, artifacts: Sequence[Candidate]) -> ContextRequest:
-    reserved = OVERHEAD_TOKENS if call.place == "message" else _JOIN_TOKENS
+    reserved = call.overhead_tokens if call.place == "message" else _JOIN_TOKENS
     query = "".join([text_of(call.chat.counted[index].message["content"]) for index in call.question])
     return call.request(
         "/artifacts",
@@ -366,7 +383,7 @@ def _with_artifacts(
     else:
         index = _artifacts_index(call, [message.index for message in kept])
         sent = [*chat.sent(kept[:index]), _added(chat, text), *chat.sent(kept[index:])]
-    return sent, system, count(text) + OVERHEAD_TOKENS
+    return sent, system, count(text) + call.overhead_tokens
 
 
 def _artifacts_message(call: FitCall, kept: Sequence[KeptMessage]) -> int | None:
@@ -424,7 +441,7 @@ def _open_with_user(
     if not is_cut and not chat.shape.must_open(sent[first].message):
         return 0
     sent.insert(first, _added(chat, OMITTED))
-    return count(OMITTED) + OVERHEAD_TOKENS
+    return count(OMITTED) + call.overhead_tokens
 
 
 def _added(chat: ShapedChat, text: str) -> SentMessage:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from apportion.core.bounds import Bounds
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import ContextRequest, Opt
+from apportion.core.models import Models
 from apportion.core.nesting import is_deeper
 from apportion.core.results import ContextComposed, ContextDecision
 from apportion.core.wire.codec import decode, encode
@@ -26,7 +27,7 @@ from apportion.doors.gateway import calls
 from apportion.doors.gateway.backend import Backend, GatewayAnswer, SubmittedEvent, TraceHeaders
 from apportion.doors.gateway.problems import refused
 
-_CALL_FIELDS = re.compile(r"\$\.(limit_tokens|session_id|options|artifacts)\b")
+_CALL_FIELDS = re.compile(r"\$\.(limit_tokens|model|session_id|options|artifacts)\b")
 _POINTER = re.compile(r"\$\.[\w.\[\]]*[\w\]]")
 _DEPTH_MAX = 200
 """The depth of a body that can be read and written in any call stack. Messages have the events' bound."""
@@ -39,7 +40,10 @@ class FitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     body: dict[str, Any] | list[Any]
     """A provider's body, or its list of messages."""
-    limit_tokens: Annotated[int, Meta(ge=1)]
+    limit_tokens: Annotated[int, Meta(ge=1)] | None = None
+    """Without it, the window of the model less its answer."""
+    model: str | None = None
+    """The same as the option `model`."""
     session_id: str | None = None
     """Without it, the call is a session of its own."""
     tenant: str | None = None
@@ -76,8 +80,9 @@ _decision = json.Decoder(ContextDecision)
 class BackendClient:
     """A gateway's backend as the client of `fit`. It keeps the answers in their order."""
 
-    def __init__(self, backend: Backend, bounds: Bounds, trace: TraceHeaders) -> None:
+    def __init__(self, backend: Backend, bounds: Bounds, trace: TraceHeaders, models: Models) -> None:
         self._backend, self._bounds, self._trace = backend, bounds, trace
+        self.models = models
         self.answers: list[GatewayAnswer] = []
 
     async def compose(self, request: ContextRequest, /, *, with_decision: bool) -> _DecodedAnswer:
@@ -135,6 +140,7 @@ async def fitted(call: FitRequest, size: int, client: BackendClient) -> FitRespo
             await off_loop(size, read_chat, call.body),
             call.limit_tokens,
             client=client,
+            model=call.model,
             session_id=call.session_id,
             artifacts=call.artifacts,
             options=call.options,

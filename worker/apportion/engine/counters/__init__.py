@@ -30,3 +30,8 @@ class _Counters(Mapping[str, TokenCounter]):
 
 COUNTERS: Mapping[str, TokenCounter] = _Counters()
 """All counters by name. An exact counter loads when it is first looked up, and stays in memory."""
+
+
+def is_installed(name: str) -> bool:
+    """Return whether the counter of that name can be loaded here."""
+    return name in COUNTERS

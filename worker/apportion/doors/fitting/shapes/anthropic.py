@@ -21,6 +21,7 @@ class Anthropic(Shape):
     """A body with `messages` and `system`, or a list with `tool_use` and `tool_result` blocks."""
 
     name = "Anthropic Messages"
+    provider = "anthropic"
     system_fields = ("system",)
     begins_with_user = True
     sends_blanks = False

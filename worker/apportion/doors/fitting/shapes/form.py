@@ -92,6 +92,8 @@ class Shape(ABC):
     """The field of a body that has the items."""
     system_fields: ClassVar[tuple[str, ...]] = ()
     """The fields of a body that may have the system prompt."""
+    provider: ClassVar[str] = ""
+    """The provider of the models that read the shape, if these have counters of their own."""
     blocks_field: ClassVar[str] = "content"
     begins_with_user: ClassVar[bool] = False
     ends_with_user: ClassVar[bool] = False

@@ -13,6 +13,7 @@ class Gemini(Shape):
     """A body with `contents` and `systemInstruction`, or a list with `parts`."""
 
     name = "Gemini contents"
+    provider = "google"
     field = "contents"
     system_fields = ("systemInstruction", "system_instruction")
     blocks_field = "parts"

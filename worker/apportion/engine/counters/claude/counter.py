@@ -94,7 +94,9 @@ class ClaudeCounter:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.digest = "sha256:" + hashlib.sha256(f"{name}\n".encode() + zlib.decompress(DATA.read_bytes())).hexdigest()
+        self.digest = (
+            "sha256:" + hashlib.sha256(f"{name}\n".encode() + zlib.decompress(DATA.read_bytes())).hexdigest()
+        )
         vocabulary, self._family = FAMILIES[name]
         self._tiling, self._tables, self._patterns = _tiling(vocabulary), _tables(), _patterns()
         self._chunks = Memory(self._cost_of_chunk)

@@ -145,7 +145,8 @@ def _cased(span: str, kind: str, family: Family, tables: Tables) -> str:
     if family.marks_capitals and len(span) >= 4:
         capitals = sum(char in lower for char in span)
         others = sum(
-            char not in lower and (char in small or name != "x") for char, name in zip(span, kind, strict=True)
+            char not in lower and (char in small or name != "x")
+            for char, name in zip(span, kind, strict=True)
         )
         if capitals and not others:
             return CAPS + "".join(lower.get(char, char) for char in span).replace("ς", "σ")

@@ -1,0 +1,101 @@
+"""The model of a call of `fit`: its row of the table of models, and the limit that follows from it."""
+
+import logging
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from msgspec import Struct, json
+
+from apportion.core.errors import ErrorCode, EventError
+from apportion.core.models import NO_FRAME, Frame, Model, Models
+from apportion.doors.fitting.results import FitError
+from apportion.doors.fitting.shapes.form import ShapedChat
+from apportion.engine.counters import COUNTERS, is_installed
+from apportion.engine.models import builtin_models
+
+_logger = logging.getLogger(__name__)
+_ANSWER_FIELDS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+"""Fields of a body with the greatest answer that the caller wants."""
+_NESTED_ANSWER_FIELDS = {
+    "inferenceConfig": "maxTokens",
+    "config": "max_output_tokens",
+    "generationConfig": "maxOutputTokens",
+}
+"""The same within other fields: of Bedrock's Converse, and of Gemini."""
+
+
+class CallModel(Struct, frozen=True):
+    """The model of a call: its name, and its row; the empty name if there is no model."""
+
+    name: str = ""
+    row: Model | None = None
+
+    @property
+    def frame(self) -> Frame:
+        """The frame of the model; all zero if it is unknown."""
+        return NO_FRAME if self.row is None else self.row.frame
+
+
+def table_of(client: Any) -> Models:
+    """Return the table of models of a client that has one, or else the built-in one."""
+    table = getattr(client, "models", None)
+    return table if isinstance(table, Models) else builtin_models()
+
+
+def known_model(table: Models, name: object) -> CallModel | None:
+    """Return a model that the caller did not name for counting; None if it cannot be counted here."""
+    row = table.find(name) if isinstance(name, str) and name else None
+    return CallModel(str(name), row) if row is not None and is_installed(row.counter) else None
+
+
+def model_of(table: Models, named: str | None, chat: ShapedChat) -> CallModel:
+    """Return the model that a call names, or else the known model in its body.
+
+    Raises:
+        FitError: the table has no row for the named model.
+    """
+    if named is None:
+        body = chat.given if isinstance(chat.given, Mapping) else {}
+        return known_model(table, body.get("model") or body.get("modelId")) or CallModel()
+    try:
+        return CallModel(named, table.row(named, "$.model"))
+    except EventError as error:
+        raise FitError(error.code, error.message, error.pointer) from None
+
+
+@cache
+def warn_of_mismatch(provider: str, counter: str) -> None:
+    """Log once that a chat is counted by a counter that none of a provider's models has."""
+    _logger.warning(
+        "counter_mismatch: %s counts the chat, but no model of %s counts so; name the model (docs/models.md)",
+        counter,
+        provider,
+    )
+
+
+def window_limit(model: CallModel, chat: ShapedChat) -> int:
+    """Return the window of a model less its answer and less the tools in the body.
+
+    Raises:
+        FitError: the window is unknown.
+    """
+    row, body = model.row, chat.given if isinstance(chat.given, Mapping) else {}
+    if row is None or not row.window_tokens:
+        text = "name the limit, or a model whose row in the table of models has a window"
+        raise FitError(ErrorCode.MISSING_FIELD, text, "$.limit_tokens")
+    wanted = [body.get(field) for field in _ANSWER_FIELDS]
+    for field, inner in _NESTED_ANSWER_FIELDS.items():
+        nested = body.get(field)
+        wanted.append(nested.get(inner) if isinstance(nested, Mapping) else None)
+    answer_tokens = next((number for number in wanted if isinstance(number, int)), row.answer_tokens)
+    return row.window_tokens - answer_tokens - _tools_tokens(row, body)
+
+
+def _tools_tokens(row: Model, body: Mapping[str, Any]) -> int:
+    tools = body.get("tools") or body.get("toolConfig")
+    if not tools:
+        return 0
+    number = len(tools) if isinstance(tools, list) else 1
+    text = json.encode(tools, enc_hook=str).decode()
+    return COUNTERS[row.counter].count(text) + row.frame.tools + number * row.frame.tool
