@@ -1,9 +1,21 @@
 """Messages of Amazon Bedrock's Converse API; a block is named by its field, not by a type."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from apportion.doors.fitting.shapes.form import Item, Part, SentMessage, Shape, blocks_of, call, result
+from apportion.doors.fitting.shapes.form import (
+    Counted,
+    Item,
+    Part,
+    SentMessage,
+    Shape,
+    blocks_of,
+    call,
+    result,
+)
+
+_CACHE_POINTS_MAX = 4
+"""https://docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html"""
 
 
 class Converse(Shape):
@@ -20,6 +32,11 @@ class Converse(Shape):
     def recognises(self, body: Mapping[str, Any], items: Sequence[Item]) -> bool:
         """Return whether a message or the system prompt has a block without a type."""
         return any("type" not in block for block in blocks_of([*items, {"content": body.get("system")}]))
+
+    def read(self, items: Sequence[Item]) -> Iterator[Counted]:
+        """Yield the items as counted messages, with the newest cache points that the provider accepts."""
+        self._surplus = sum("cachePoint" in block for block in blocks_of(items)) - _CACHE_POINTS_MAX
+        return super().read(items)
 
     def message(self, role: str, text: str) -> Item:
         return {"role": role, "content": [{"text": text}]}
@@ -42,6 +59,9 @@ class Converse(Shape):
 
     def part(self, block: Any, role: str, pointer: str) -> Part:
         given = block if isinstance(block, dict) else {}
+        if "cachePoint" in given:
+            self._surplus -= 1
+            return ("repeat" if self._surplus >= 0 else "mark"), {}
         if called := given.get("toolUse"):
             pointer = f"{pointer}.toolUse"
             return "call", call(called.get("toolUseId"), called.get("name"), called.get("input"), pointer)

@@ -19,6 +19,7 @@ class Gemini(Shape):
     begins_with_user = True
     ends_with_user = True
     sends_blanks = False
+    blank_results = True
     roles: ClassVar = {"model": "assistant", "function": "user", "": "user"}
     # https://ai.google.dev/gemini-api/docs/thought-signatures
     unread = frozenset({"thoughtSignature", "thought_signature"})
