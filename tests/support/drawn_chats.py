@@ -208,6 +208,9 @@ class _AISDK(_OpenAI):
 
     extra: ClassVar[Any] = {"providerOptions": {"openai": {"turn": 1}}}
 
+    def body(self, system: str, items: list[Any]) -> Body:
+        return {"messages": items, **({"system": system} if system else {})}
+
     def question(self, one: Round) -> Any:
         parts: dict[str, list[Any]] = {
             "": [],

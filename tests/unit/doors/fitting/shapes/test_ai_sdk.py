@@ -65,6 +65,14 @@ def test_a_response_without_its_request_is_left_out_with_a_reason() -> None:
     assert [entry.reason for entry in fitted.decision.candidates if entry.reason] == [Reason.UNSUITABLE]
 
 
+def test_the_system_prompt_beside_the_messages_is_counted_and_kept() -> None:
+    for field in ("system", "instructions"):
+        body = {field: "long " * 200, "messages": MESSAGES[1:]}
+        fitted = fit(body, 9999)
+        assert fitted.body == body
+        assert fitted.used_tokens > 200
+
+
 def test_messages_of_the_ui_are_refused_with_a_remedy() -> None:
     with pytest.raises(FitError, match="convertToModelMessages") as caught:
         fit([{"id": "1", "role": "user", "parts": [{"type": "text", "text": "Hi."}]}], 9999)

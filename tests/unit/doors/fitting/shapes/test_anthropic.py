@@ -126,6 +126,17 @@ def test_a_list_without_tools_is_recognised_by_its_blocks() -> None:
         assert read_chat([{"role": "system", "content": "a"}, *chat]).shape.name == "OpenAI chat completions"
 
 
+def test_a_cut_list_of_texts_begins_with_the_user_because_its_provider_is_unknown() -> None:
+    chat: list[Any] = [{"role": role, "content": "long " * 100} for role in ["user", "assistant"] * 4]
+    chat.append({"role": "user", "content": [{"type": "text", "text": "hi"}, {"type": "text", "text": ""}]})
+    for limit_tokens in range(100, 900, 40):
+        messages = fit(chat, limit_tokens).messages
+        assert messages[0]["role"] == "user"
+        assert messages[-1]["content"] == chat[-1]["content"][:1]
+    assert fit(chat[1:-1], 9999).messages == chat[1:-1]
+    assert fit([chat[0], {"role": "user", "content": ""}], 9999).messages[1]["content"] == ""
+
+
 def test_blank_texts_of_results_and_of_the_system_prompt_are_left_out() -> None:
     blank, text = {"type": "text", "text": " "}, {"type": "text", "text": "a"}
     use = {"type": "tool_use", "id": "t", "name": "f", "input": {}}

@@ -23,6 +23,7 @@ class AISDK(Shape):
     name = "AI SDK ModelMessage"
     # https://ai-sdk.dev/docs/reference/ai-sdk-core/model-message
     unread = frozenset({"providerOptions", "providerMetadata"})
+    system_fields = ("system", "instructions")
     sends_blanks = False
 
     def recognises(self, body: Mapping[str, Any], items: Sequence[Item]) -> bool:

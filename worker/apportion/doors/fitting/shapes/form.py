@@ -100,9 +100,9 @@ class Shape(ABC):
     system_fields: ClassVar[tuple[str, ...]] = ()
     """The fields of a body that may have the system prompt."""
     blocks_field: ClassVar[str] = "content"
-    begins_with_user: ClassVar[bool] = False
+    begins_with_user: bool = False
     ends_with_user: ClassVar[bool] = False
-    sends_blanks: ClassVar[bool] = True
+    sends_blanks: bool = True
     """False if the provider refuses blank texts."""
     blank_results: ClassVar[bool] = False
     """True if results may have blank texts all the same."""

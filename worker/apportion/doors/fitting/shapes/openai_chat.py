@@ -3,7 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from apportion.doors.fitting.shapes.form import ARGUMENTS, Item, Shape, arguments_of, blocks_of, countable
+from apportion.doors.fitting.shapes.form import (
+    ARGUMENTS,
+    Item,
+    Shape,
+    arguments_of,
+    blocks_of,
+    countable,
+    is_blank,
+)
 
 _CALL = {"id", "type", "function"}
 _CALLED = {"name", "arguments"}
@@ -20,7 +28,14 @@ class OpenAIChat(Shape):
     roles: ClassVar = {"function": "tool"}  # deprecated, with `function_call`
 
     def recognises(self, body: Mapping[str, Any], items: Sequence[Item]) -> bool:
+        """Return True. A list that may be Anthropic's, too, is kept valid for both."""
+        if not body and not is_openai(items):
+            self.begins_with_user, self.sends_blanks = True, is_blank(self.inner(items[-1]))
         return True
+
+    def must_open(self, first: Item) -> bool:
+        """Return False; only a cut list gets an opening."""
+        return False
 
     def fields(self, item: Item, pointer: str) -> dict[str, Any]:
         """Return the fields without the content. Ollama's and deprecated calls and results have no ids."""
