@@ -15,6 +15,13 @@ class Form(Struct, frozen=True):
     content: Any
     tokens: int
     is_cleared: bool = False
+    freed_tokens: int = 0
+    """The tokens of cleared media."""
+
+    @property
+    def clears(self) -> bool:
+        """True if a result or media are cleared."""
+        return self.is_cleared or self.freed_tokens > 0
 
 
 class CountedChat(Struct, frozen=True):
