@@ -44,7 +44,7 @@ def test_calls_results_and_approvals_are_linked() -> None:
     assert ids == [result["tool_call_id"], response["tool_call_id"]] == ["c", "ap"]
 
 
-def test_approved_and_provider_executed_calls_stay_with_what_belongs_to_them() -> None:
+def test_approvals_and_results_of_the_provider_stay_with_their_call() -> None:
     user = {"role": "user", "content": "Hi."}
     executed = {"role": "assistant", "content": [{**CALL, "providerExecuted": True}, RESULT]}
     approved = [user, {"role": "assistant", "content": [CALL, ASK]}, MESSAGES[3], user]
@@ -65,7 +65,7 @@ def test_a_response_without_its_request_is_left_out_with_a_reason() -> None:
     assert [entry.reason for entry in fitted.decision.candidates if entry.reason] == [Reason.UNSUITABLE]
 
 
-def test_the_system_prompt_beside_the_messages_is_counted_and_kept() -> None:
+def test_the_system_prompt_of_a_body_is_counted_and_kept() -> None:
     for field in ("system", "instructions"):
         body = {field: "long " * 200, "messages": MESSAGES[1:]}
         fitted = fit(body, 9999)

@@ -77,7 +77,7 @@ def test_any_items_leave_as_they_came(chat: list[Any]) -> None:
 CACHE_POINT = {"cachePoint": {"type": "default"}}
 
 
-def test_a_cache_point_leaves_with_what_is_before_it() -> None:
+def test_a_cache_point_leaves_with_the_content_before_it() -> None:
     chat = [*MESSAGES[:2], {"role": "user", "content": [RESULT, CACHE_POINT, {"text": "And?"}, CACHE_POINT]}]
     assert written(chat) == chat
     assert written(chat, 0, 3) == [MESSAGES[0], {"role": "user", "content": [{"text": "And?"}, CACHE_POINT]}]

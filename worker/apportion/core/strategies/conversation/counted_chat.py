@@ -18,11 +18,6 @@ class Form(Struct, frozen=True):
     freed_tokens: int = 0
     """The tokens of cleared media."""
 
-    @property
-    def clears(self) -> bool:
-        """True if a result or media are cleared."""
-        return self.is_cleared or self.freed_tokens > 0
-
 
 class CountedChat(Struct, frozen=True):
     """A conversation with its plan. Tokens are by message, the new message's last."""

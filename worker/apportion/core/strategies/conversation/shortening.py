@@ -76,12 +76,7 @@ def choose(task: ConversationTask, counted: CountedChat, prompt: PromptCuts, par
         if caps is None or (kept is not None and len(kept.kept) == len(counted.free)):
             return Chosen(counted, room, kept)
         cleared = None if kept is None else kept.clearing.boundaries
-    shortener = Shortener(
-        (*task.own.conversation.messages, as_message(task.own.conversation.new_message)),
-        counted,
-        task.counter,
-        task.policy,
-    )
+    shortener = Shortener(task, counted)
     history = shortener.history(caps, counted.free)
     parts_of_newest = 1
     while True:
@@ -108,18 +103,12 @@ def _room(task: ConversationTask, counted: CountedChat, prompt: PromptCuts, part
 class Shortener:
     """The shorter forms of a chat's messages."""
 
-    def __init__(
-        self,
-        messages: Sequence[dict[str, Any]],
-        counted: CountedChat,
-        counter: TokenCounter,
-        policy: ConversationPolicy,
-    ) -> None:
-        """Start with all messages, the new one last."""
-        self._policy = policy
-        self._messages = messages
+    def __init__(self, task: ConversationTask, counted: CountedChat) -> None:
+        conversation = task.own.conversation
+        self._messages = (*conversation.messages, as_message(conversation.new_message))
         self._counted = counted
-        self._counter = counter
+        self._counter = task.counter
+        self._policy = task.policy
         self._callers = counted.chat.callers
 
     def history(self, caps: Caps, indices: Iterable[int]) -> dict[int, Form]:

@@ -38,26 +38,20 @@ class AISDK(Shape):
     def read(self, items: Sequence[Item]) -> Iterator[Counted]:
         """Yield the items as counted messages, after the calls, results and approvals of all of them."""
         parts = list(blocks_of(items))
-        ids = {
-            kind: {_id(part) for part in parts if part.get("type") == kind}
-            for kind in ("tool-result", _RESPONSE)
+        ids = {(part.get("type"), _id(part)) for part in parts}
+        self._executed = {_id(part) for part in parts if part.get("providerExecuted")}
+        requests = [part for part in parts if part.get("type") == _REQUEST]
+        self._asked = {
+            _id(part): part.get("toolCallId") for part in requests if (_RESPONSE, _id(part)) in ids
         }
-        self._executed = {
-            _id(part) for part in parts if part.get("providerExecuted") and part["type"] in _LINKS
-        }
-        requests = [part for part in parts if part.get("type") == _REQUEST and _id(part) in ids[_RESPONSE]]
-        self._asked = {_id(part): part.get("toolCallId") for part in requests}
-        self._waiting = {*self._asked.values()} - ids["tool-result"] - self._executed
+        self._waiting = {name for name in self._asked.values() if ("tool-result", name) not in ids}
+        self._waiting -= self._executed
         return super().read(items)
 
     def fields(self, item: Item, pointer: str) -> dict[str, Any]:
-        """Return the fields; what is no result in a tool's message counts as the assistant's.
-
-        Raises:
-            FitError: it is a message of `useChat`.
-        """
+        """Return the fields; what is no result in a tool's message counts as the assistant's."""
         if _is_ui_message(item):
-            text = "this is a UIMessage, which no model reads; convert the chat with convertToModelMessages"
+            text = "this is a UIMessage; convert the chat with convertToModelMessages"
             raise FitError(ErrorCode.INVALID_VALUE, text, pointer)
         fields = {
             name: value for name, value in super().fields(item, pointer).items() if name not in self.unread

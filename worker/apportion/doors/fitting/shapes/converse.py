@@ -3,16 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from apportion.doors.fitting.shapes.form import (
-    Counted,
-    Item,
-    Part,
-    SentMessage,
-    Shape,
-    blocks_of,
-    call,
-    result,
-)
+from apportion.doors.fitting.shapes.form import Item, Part, SentMessage, Shape, blocks_of, call, result
 
 _CACHE_POINTS_MAX = 4
 """https://docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html"""
@@ -33,7 +24,7 @@ class Converse(Shape):
         """Return whether a message or the system prompt has a block without a type."""
         return any("type" not in block for block in blocks_of([*items, {"content": body.get("system")}]))
 
-    def read(self, items: Sequence[Item]) -> Iterator[Counted]:
+    def read(self, items: Sequence[Item]) -> Iterator[Any]:
         """Yield the items as counted messages, with the newest cache points that the provider accepts."""
         self._surplus = sum("cachePoint" in block for block in blocks_of(items)) - _CACHE_POINTS_MAX
         return super().read(items)
@@ -61,7 +52,7 @@ class Converse(Shape):
         given = block if isinstance(block, dict) else {}
         if "cachePoint" in given:
             self._surplus -= 1
-            return ("repeat" if self._surplus >= 0 else "mark"), {}
+            return ("repeat" if self._surplus >= 0 else "copy"), {}
         if called := given.get("toolUse"):
             pointer = f"{pointer}.toolUse"
             return "call", call(called.get("toolUseId"), called.get("name"), called.get("input"), pointer)

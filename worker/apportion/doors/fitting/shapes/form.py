@@ -34,7 +34,7 @@ ARGUMENTS = {"function": "arguments", "custom": "input"}
 """The field with the arguments, by the type of a call."""
 TEXTS = ("text", "input_text", "output_text")
 """Types of text blocks."""
-Part: TypeAlias = tuple[Literal["block", "call", "result", "copy", "mark", "repeat"], dict[str, Any]]
+Part: TypeAlias = tuple[Literal["block", "call", "result", "copy", "repeat"], dict[str, Any]]
 
 
 class ItemPiece(NamedTuple):
@@ -60,17 +60,13 @@ class Counted(Struct, frozen=True):
         return self.pieces[0].item
 
     def is_blank(self, piece: ItemPiece) -> bool:
-        """Return whether a piece is a blank text. A result is never blank."""
-        if self.message["role"] == "tool" or piece.position is None:
-            return False
+        """Return whether a piece is a blank text, or belongs to blank texts. A result is never blank."""
         content = self.message["content"]
+        if self.message["role"] == "tool":
+            return False
+        if piece.position is None:
+            return "tool_calls" not in self.message and is_blank(content)
         return is_blank(content if piece.position == WHOLE else content[piece.position])
-
-    @property
-    def has_nothing(self) -> bool:
-        """True if the message has neither a content nor a call, and is no result."""
-        is_more = self.message["role"] == "tool" or "tool_calls" in self.message
-        return not is_more and is_blank(self.message["content"])
 
 
 class KeptMessage(Struct, frozen=True):
@@ -105,7 +101,7 @@ class Shape(ABC):
     sends_blanks: bool = True
     """False if the provider refuses blank texts."""
     blank_results: ClassVar[bool] = False
-    """True if results may have blank texts all the same."""
+    """True if it accepts them in results."""
     is_counted_form: ClassVar[bool] = False
     """True if a place in a counted message is a place in the caller's message."""
     roles: ClassVar[Mapping[Any, str]] = {}
@@ -151,10 +147,10 @@ class Shape(ABC):
                 if kind == "repeat":
                     self.repeats[index] += 1
                     continue
-                if kind == "mark" and before and not pieces:
+                if kind == "copy" and before and not pieces:
                     before.append(ItemPiece(index, at, None))
                     continue
-                if kind not in ("copy", "mark"):
+                if kind != "copy":
                     message.setdefault("tool_calls" if kind == "call" else "content", []).append(part)
                 pieces.append(ItemPiece(index, at, len(message["content"]) - 1 if kind == "block" else None))
             if pieces:
@@ -174,7 +170,7 @@ class Shape(ABC):
     def part(self, block: Any, role: str, pointer: str) -> Part:
         """Return a block of an item as it is counted: a block, a call, a result, a copy or a repeat.
 
-        A mark belongs to what is before it.
+        A copy costs nothing, and belongs to the content before it.
         """
         return "block", self.block(block)
 
@@ -292,10 +288,9 @@ class ShapedChat(Struct, frozen=True, dict=True):
         if not isinstance(self.given, Mapping):
             return list(messages)
         body = {**self.given, self.shape.field: list(messages)}
-        if system == self.system:
-            return body
-        field = system_field(self.shape, self.given)
-        return {**{name: body[name] for name in body if name != field}, **({field: system} if system else {})}
+        if system != self.system:
+            body[system_field(self.shape, self.given)] = system
+        return body if system else {name: body[name] for name in body if name not in self.shape.system_fields}
 
     @cached_property
     def _parts(self) -> Counter[int]:
@@ -309,8 +304,6 @@ class ShapedChat(Struct, frozen=True, dict=True):
         counted, new = self.counted[kept.index], kept.content
         if self._blanks(counted) and new is None:
             new = counted.message["content"]
-        elif not self.shape.sends_blanks and counted.has_nothing:
-            return  # a mark alone
         texts: dict[int, str | None] = {}
         if new is not None:
             texts = new_texts(counted.message["content"], new)
@@ -341,14 +334,11 @@ class ShapedChat(Struct, frozen=True, dict=True):
 
     def _blanks(self, counted: Counted) -> set[int]:
         """Return the blank texts of a result or a system prompt that the provider refuses, by index."""
-        content = counted.message["content"]
-        if self.shape.sends_blanks or self.shape.blank_results or counted.pieces[0].position != WHOLE:
+        shape, content = self.shape, counted.message["content"]
+        is_whole = isinstance(content, list) and counted.pieces[0].position == WHOLE
+        if shape.sends_blanks or shape.blank_results or not is_whole:
             return set()
-        return (
-            {index for index, block in enumerate(content) if block["type"] == "text" and is_blank(block)}
-            if isinstance(content, list)
-            else set()
-        )
+        return {at for at, block in enumerate(content) if block["type"] == "text" and is_blank(block)}
 
     def _block(self, native: Any, text: Any) -> Any:
         return native if text is None else self.shape.rewrite(native, text)
@@ -474,8 +464,8 @@ def plain(value: Any, depth: int = _DEPTH_MAX) -> Any:
 def countable(value: Any, unread: frozenset[str] = frozenset(), depth: int = _COUNTED_DEPTH_MAX) -> Any:
     """Return JSON that can be counted, without fields that the model does not read.
 
-    Integers beyond ±(2**53 - 1) become texts, lone surrogates U+FFFD, bytes base64, and what is nested below
-    level 20 a text with its JSON.
+    Integers beyond ±(2**53 - 1) become texts, lone surrogates U+FFFD, bytes base64, and JSON below
+    level 20 a text.
     """
     kind = type(value)
     if kind is str:

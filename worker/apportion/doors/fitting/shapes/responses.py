@@ -1,7 +1,7 @@
 """Items of OpenAI's Responses API.
 
 The items of a response (reasoning, calls, messages) are one counted message, as the model has written them.
-Calls of a computer or MCP are opaque, and so are their outputs, which name their call and have no text.
+Calls of a computer or MCP and their outputs, which name their call, are opaque.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -112,20 +112,12 @@ class Responses(Shape):
             kind, written = item.get("type", "message"), item.get("content")
             if kind in _CALLS:
                 call_kind, field = _CALLS[kind]
+                given = item.get("call_id"), item.get("name", kind), item.get(field), f"$.input[{index}]"
                 known = ("type", "name", field, *self.unread)
                 fields = {
                     name: value for name, value in item.items() if name not in known and value is not None
                 }
-                pointer = f"$.input[{index}]"
-                called = call(
-                    item.get("call_id"),
-                    item.get("name", kind),
-                    item.get(field),
-                    pointer,
-                    kind=call_kind,
-                    **fields,
-                )
-                calls.append(called)
+                calls.append(call(*given, kind=call_kind, **fields))
                 pieces.append(ItemPiece(index, None, None))
             elif kind == "message" and isinstance(written, list):
                 for block, native in enumerate(written):
