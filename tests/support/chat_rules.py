@@ -297,7 +297,7 @@ def _ai_sdk_message(message: Any, place: str) -> Turn:
             yield Block("server_call" if part.get("providerExecuted") else "call", called)
         elif kind == "tool-result":
             yield Block("server_result" if is_own else "result", called)
-            yield from _nested(part["output"]["value"])
+            yield from _nested(part["output"]["value"]) if part["output"]["type"] == "content" else ()
         elif kind == "tool-approval-request":
             yield Block("request", part["approvalId"], called)
         else:

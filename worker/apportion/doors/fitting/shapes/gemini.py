@@ -67,6 +67,8 @@ class Gemini(Shape):
 
     def part(self, block: Any, role: str, pointer: str) -> Part:
         """Return a part, a call or a result as it is counted; ids are given by name and order."""
+        if isinstance(block, dict) and block.get("text") == "" and not self.unread.isdisjoint(block):
+            return "copy", {}  # a signature alone, which the next request needs
         _, called = _found(block, _CALL)
         if called is not None:
             name = called.get("name")

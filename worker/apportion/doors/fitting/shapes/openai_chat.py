@@ -3,15 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from apportion.doors.fitting.shapes.form import (
-    ARGUMENTS,
-    Item,
-    Shape,
-    arguments_of,
-    blocks_of,
-    countable,
-    is_blank,
-)
+from apportion.doors.fitting.shapes.form import ARGUMENTS, Item, Shape, arguments_of, blocks_of, countable
 
 _CALL = {"id", "type", "function"}
 _CALLED = {"name", "arguments"}
@@ -30,7 +22,7 @@ class OpenAIChat(Shape):
     def recognises(self, body: Mapping[str, Any], items: Sequence[Item]) -> bool:
         """Return True. A list that may be Anthropic's, too, is kept valid for both."""
         if not body and not is_openai(items):
-            self.begins_with_user, self.sends_blanks = True, is_blank(self.inner(items[-1]))
+            self.begins_with_user, self.sends_blanks = True, not str(self.inner(items[-1]) or "").strip()
         return True
 
     def must_open(self, first: Item) -> bool:
@@ -46,9 +38,7 @@ class OpenAIChat(Shape):
             item = {name: value for name, value in item.items() if name not in _CALLS}
         message = super().fields(item, pointer)
         if calls:
-            message["tool_calls"] = (
-                [self._call(call, pointer) for call in calls] if isinstance(calls, list) else calls
-            )
+            message["tool_calls"] = [self._call(call) for call in calls] if isinstance(calls, list) else calls
         if message["role"] == "tool" and "tool_call_id" not in message:
             waiting = next((name for name, ids in self._open.items() if ids), None)
             is_named = item["role"] == "function" or item.get("name") in self._open
@@ -71,7 +61,7 @@ class OpenAIChat(Shape):
         images = [block["image"] for block in new if isinstance(block, dict) and "image" in block]
         return {**native, "content": "\n".join(filter(None, texts)), "images": images}
 
-    def _call(self, call: Any, pointer: str) -> Any:
+    def _call(self, call: Any) -> Any:
         kind = str(call.get("type", "function")) if isinstance(call, dict) else ""
         called = call.get(kind) if kind in ARGUMENTS else None
         if not isinstance(called, dict):
@@ -81,7 +71,8 @@ class OpenAIChat(Shape):
             return call  # most calls
         if "id" not in call and not isinstance(given, str):
             call = {**call, "id": self.paired_id("call", called.get("name"))}
-        arguments = given if isinstance(given, str) else arguments_of(given or {}, f"{pointer}.tool_calls")
+        pointer = f"$.messages[{self.at}].tool_calls"
+        arguments = given if isinstance(given, str) else arguments_of(given or {}, pointer)
         return countable({**call, "type": kind, kind: {**called, ARGUMENTS[kind]: arguments}})
 
 
