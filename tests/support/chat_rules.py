@@ -234,7 +234,7 @@ def _responses_item(item: Any, place: str) -> Turn:
         role = {"developer": "system"}.get(item["role"], item["role"])
         return Turn(role, place, _blocks(item["content"], place, _openai_part), own)
     if kind.endswith("_call_output"):
-        return Turn("tool", place, [Block("result", item["call_id"], place=place)], own)
+        return Turn("tool", place, [Block("result", item.get("call_id") or own, place=place)], own)
     if named := item.get("approval_request_id"):
         role = "user" if kind == "mcp_approval_response" else "assistant"
         return Turn(role, place, [Block("approval", named, place=place)], own)

@@ -98,3 +98,5 @@ def test_the_newest_four_cache_points_stay() -> None:
         for index, role in enumerate(["user", "assistant"] * 3)
     ]
     assert ["cachePoint" in str(message) for message in written(chat)] == [False] * 2 + [True] * 4
+    body = {"system": BODY["system"], "messages": chat, "toolConfig": {"tools": [CACHE_POINT]}}
+    assert str(written(body)).count("cachePoint") == 4

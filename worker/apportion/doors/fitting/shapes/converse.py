@@ -1,6 +1,6 @@
 """Messages of Amazon Bedrock's Converse API; a block is named by its field, not by a type."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from apportion.doors.fitting.shapes.form import Item, Part, SentMessage, Shape, blocks_of, call, result
@@ -19,15 +19,14 @@ class Converse(Shape):
     sends_blanks = False
     # https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ContentBlock.html
     unread = frozenset({"signature", "cachePoint"})
+    _surplus = 0  # cache points that the provider refuses; the oldest of the messages are left out
 
     def recognises(self, body: Mapping[str, Any], items: Sequence[Item]) -> bool:
         """Return whether a message or the system prompt has a block without a type."""
-        return any("type" not in block for block in blocks_of([*items, {"content": body.get("system")}]))
-
-    def read(self, items: Sequence[Item]) -> Iterator[Any]:
-        """Yield the items as counted messages, with the newest cache points that the provider accepts."""
-        self._surplus = sum("cachePoint" in block for block in blocks_of(items)) - _CACHE_POINTS_MAX
-        return super().read(items)
+        blocks = list(blocks_of([*items, {"content": body.get("system")}]))
+        tools = body.get("toolConfig", {}).get("tools", ())
+        self._surplus = sum("cachePoint" in block for block in (*blocks, *tools)) - _CACHE_POINTS_MAX
+        return any("type" not in block for block in blocks)
 
     def message(self, role: str, text: str) -> Item:
         return {"role": role, "content": [{"text": text}]}
