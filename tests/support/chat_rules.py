@@ -20,16 +20,19 @@ Body = Any
 """A body of a call, or the list of its items."""
 _GITHUB = "https://github.com/"
 _CLAUDE = "https://platform.claude.com/docs/en/"
+_AI_SDK = _GITHUB + "vercel/ai/blob/ed857f50f112e23930b0c2dd8d532cc8bebbc911/packages/ai/src/"
+_AI_SDK_PROMPT = _AI_SDK + "prompt/convert-to-language-model-prompt.ts"
 _TOOL_RESULTS = _CLAUDE + "agents-and-tools/tool-use/handle-tool-calls"
 
 RULES: dict[str, dict[str, str]] = {
-    "paired": {  # a call has one result, directly behind it except in Responses
+    "paired": {  # a call has one result, directly behind it except in Responses; AI SDK: or an approval
         "openai": _GITHUB + "BerriAI/litellm/issues/10083",
         "responses": _GITHUB + "microsoft/vscode/issues/320060",
         "anthropic": _GITHUB + "anthropics/claude-code/issues/8210",
         "gemini": _GITHUB + "google-gemini/gemini-cli/issues/4217",
         "converse": _GITHUB + "agno-agi/agno/issues/6698",
         "langchain": _GITHUB + "langchain-ai/langgraph/issues/4289",
+        "ai_sdk": _AI_SDK_PROMPT,
     },
     "unique": {  # Anthropic: ids of calls in the body; Responses: ids of items; others: among open calls
         "openai": _GITHUB + "vectorize-io/hindsight/pull/4250",
@@ -53,11 +56,13 @@ RULES: dict[str, dict[str, str]] = {
         "anthropic": _GITHUB + "anthropics/claude-code/issues/6774",
         "gemini": _GITHUB + "vercel/ai/issues/3775",
         "converse": _GITHUB + "NousResearch/hermes-agent/issues/55092",
+        "ai_sdk": _AI_SDK_PROMPT,
     },
     "blank": {  # no blank text block, also in results
         "anthropic": _GITHUB + "anthropics/claude-code/issues/59812",
         "gemini": _GITHUB + "router-for-me/CLIProxyAPI/issues/1292",
         "converse": _GITHUB + "OpenHands/OpenHands/issues/5339",
+        "ai_sdk": _AI_SDK_PROMPT,  # the SDK removes empty texts, but not in results
     },
     "results_first": {"anthropic": _TOOL_RESULTS},
     "thinking": {  # signed, not the last block, and first in a turn of tools
@@ -74,6 +79,7 @@ RULES: dict[str, dict[str, str]] = {
     },
     "approvals": {  # an approval, and an approved call, come after their request
         "responses": _GITHUB + "openai/openai-openapi/issues/470",
+        "ai_sdk": _AI_SDK + "generate-text/collect-tool-approvals.ts",
     },
 }
 ITEMS = {
@@ -83,6 +89,7 @@ ITEMS = {
     "gemini": "contents",
     "converse": "messages",
     "langchain": "messages",
+    "ai_sdk": "messages",
 }
 """The field with the items of a body, by shape."""
 _TYPES: dict[str, Any] = {
@@ -91,6 +98,24 @@ _TYPES: dict[str, Any] = {
     "anthropic": MessageParam,
     "langchain": AnyMessage,
 }
+
+
+_AI_SDK_PARTS: dict[str, dict[str, tuple[str, ...]]] = {
+    "user": {"text": ("text",), "image": ("image",), "file": ("data", "mediaType")},
+    "assistant": {
+        "text": ("text",),
+        "file": ("data", "mediaType"),
+        "reasoning": ("text",),
+        "tool-call": ("toolCallId", "toolName", "input"),
+        "tool-result": ("toolCallId", "toolName", "output"),
+        "tool-approval-request": ("approvalId", "toolCallId"),
+    },
+    "tool": {
+        "tool-result": ("toolCallId", "toolName", "output"),
+        "tool-approval-response": ("approvalId", "approved"),
+    },
+}
+"""Fields of parts by type, by role of a message: `prompt/message.ts` and `prompt/content-part.ts`."""
 
 
 class Block(NamedTuple):
@@ -145,7 +170,20 @@ def type_errors(shape: str, items: Sequence[Any]) -> list[str]:
             _read_whole(_adapter(shape).validate_python(item))
         except ValidationError as error:
             found.append(f"types at $[{index}]: {error.errors()[0]['msg']}")
+    if shape == "ai_sdk":
+        found += [f"types at $[{index}]" for index, item in enumerate(items) if not _is_of_ai_sdk(item)]
     return found
+
+
+def _is_of_ai_sdk(message: Any) -> bool:
+    """Return whether a message has a role of the AI SDK, and parts with the fields of that role's types."""
+    role, content = message["role"], message["content"]
+    if isinstance(content, str):
+        return role in ("system", "user", "assistant")
+    types = _AI_SDK_PARTS.get(role, {})
+    return role in _AI_SDK_PARTS and all(
+        part["type"] in types and part.keys() >= {*types[part["type"]]} for part in content
+    )
 
 
 @cache
@@ -196,7 +234,7 @@ def _responses_item(item: Any, place: str) -> Turn:
         role = {"developer": "system"}.get(item["role"], item["role"])
         return Turn(role, place, _blocks(item["content"], place, _openai_part), own)
     if kind.endswith("_call_output"):
-        return Turn("tool", place, [Block("result", item["call_id"], place=place)], own)
+        return Turn("tool", place, [Block("result", item.get("call_id") or own, place=place)], own)
     if named := item.get("approval_request_id"):
         role = "user" if kind == "mcp_approval_response" else "assistant"
         return Turn(role, place, [Block("approval", named, place=place)], own)
@@ -247,6 +285,29 @@ def _converse_part(part: Any) -> Iterator[Block]:
         yield Block("other")
 
 
+def _ai_sdk_message(message: Any, place: str) -> Turn:
+    """Return a message of the AI SDK; results in the assistant's messages come from the provider."""
+    is_own = message["role"] == "assistant"
+
+    def read(part: Any) -> Iterator[Block]:
+        kind, called = part["type"], part.get("toolCallId", "")
+        if kind == "text":
+            yield Block("text", text=part["text"])
+        elif kind == "tool-call":
+            yield Block("server_call" if part.get("providerExecuted") else "call", called)
+        elif kind == "tool-result":
+            yield Block("server_result" if is_own else "result", called)
+            yield from _nested(part["output"]["value"]) if part["output"]["type"] == "content" else ()
+        elif kind == "tool-approval-request":
+            yield Block("request", part["approvalId"], called)
+        else:
+            yield Block(
+                "approval" if kind == "tool-approval-response" else "other", part.get("approvalId", "")
+            )
+
+    return Turn(message["role"], place, _blocks(message["content"], place, read))
+
+
 def _nested(parts: Any) -> list[Block]:
     return [
         Block("nested", text=part["text"]) for part in parts if not isinstance(parts, str) and "text" in part
@@ -269,6 +330,7 @@ _READERS: dict[str, Callable[[Any, str], Turn]] = {
     "gemini": _reader("parts", _gemini_part),
     "converse": _reader("content", _converse_part),
     "langchain": _chat_message,
+    "ai_sdk": _ai_sdk_message,
 }
 
 
@@ -277,15 +339,20 @@ def _of(turn: Turn, *kinds: str) -> list[Block]:
 
 
 def _paired(turns: Sequence[Turn], shape: str) -> Found:
-    waiting, optional = Counter[str](), Counter[str]()
+    waiting, optional, asked = Counter[str](), Counter[str](), dict[str, str]()
     for turn in turns:
+        asked |= {block.name: block.text for block in _of(turn, "request")}
+        approvals = [asked.get(block.name, "") for block in _of(turn, "approval")]
+        optional.update({name: waiting.pop(name, 0) for name in approvals})
         results = _of(turn, "result")
         for result in results:
             counter = waiting if waiting[result.name] > 0 else optional
             if counter[result.name] <= 0:
                 yield "paired", f"{result.place}: no call before it"
             counter[result.name] -= 1
-        if shape != "responses" and (not results or shape in ("anthropic", "gemini", "converse")):
+        if shape != "responses" and (
+            not (results or approvals) or shape in ("anthropic", "gemini", "converse")
+        ):
             yield from (("paired", f"{turn.place}: no result of {name}") for name in +waiting)
             waiting.clear()
             optional.clear()

@@ -203,6 +203,49 @@ class _LangChain(_OpenAI):
         return {"id": name, "type": "tool_call", "name": "read", "args": {"path": "a"}}
 
 
+class _AISDK(_OpenAI):
+    """Messages of the AI SDK. Searches are of the provider, and come with an approval of the first call."""
+
+    extra: ClassVar[Any] = {"providerOptions": {"openai": {"turn": 1}}}
+
+    def body(self, system: str, items: list[Any]) -> Body:
+        return {"messages": items, **({"system": system} if system else {})}
+
+    def question(self, one: Round) -> Any:
+        parts: dict[str, list[Any]] = {
+            "": [],
+            "image": [{"type": "image", "image": PNG, "mediaType": "image/png"}],
+            "document": [{"type": "file", "data": PDF, "mediaType": "application/pdf"}],
+        }
+        content = [{"type": "text", "text": one.question}, *parts[one.media]]
+        return {**self.user, "content": content, **(self.extra if one.extra else {})}
+
+    def step(self, step: Step) -> list[Any]:
+        def call(name: str) -> Any:
+            return {"type": "tool-call", "toolCallId": name, "toolName": "read", "input": {"path": "a"}}
+
+        def result(name: str, text: str) -> Any:
+            kind = "content" if step.in_blocks else "text"
+            output = {"type": kind, "value": _result(text, step)}
+            return {"type": "tool-result", "toolCallId": name, "toolName": "read", "output": output}
+
+        own, approval = f"p{step.ids[0]}", {"approvalId": f"a{step.ids[0]}"}
+        asked: list[Any] = [{"type": "reasoning", "text": "hm"}] if step.thinks else []
+        asked += [{"type": "text", "text": step.text}] if step.text else []
+        asked += [{**call(own), "providerExecuted": True}, result(own, "found")] if step.searches else []
+        asked += map(call, step.ids)
+        results = list(map(result, step.ids, step.results))
+        if not step.searches:
+            return [{**self.assistant, "content": asked}, {**self.tool, "content": results}]
+        asked.append({"type": "tool-approval-request", **approval, "toolCallId": step.ids[0]})
+        answer = {"type": "tool-approval-response", **approval, "approved": True}
+        answers = [[answer], results] if step.in_blocks else [[answer, *results]]
+        return [
+            {**self.assistant, "content": asked},
+            *[{**self.tool, "content": content} for content in answers],
+        ]
+
+
 class _Responses:
     """Items of OpenAI's Responses."""
 
@@ -363,4 +406,5 @@ _WRITERS: dict[str, Any] = {
     "gemini": _Gemini(),
     "converse": _Converse(),
     "langchain": _LangChain(),
+    "ai_sdk": _AISDK(),
 }

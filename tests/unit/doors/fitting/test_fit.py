@@ -1,6 +1,7 @@
 """Fitting of chats: sent messages, dropped messages, and their shape."""
 
 import asyncio
+import base64
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -22,6 +23,7 @@ from apportion import (
     parse_policy,
 )
 from apportion.core.compose import Answered
+from apportion.core.results import Fidelity
 from apportion.doors.fitting import AsyncFitClient, FitClient, local_sessions
 from apportion.doors.fitting.local_sessions import RecentRows
 
@@ -114,6 +116,19 @@ def test_old_tool_results_are_cleared_before_messages_are_cut() -> None:
     assert sent[4]["content"].startswith("[result of read cleared, ")
     assert sent[-2] == messages[-2]
     assert messages[4]["content"].startswith("line ")
+
+
+def test_media_that_leave_no_room_for_their_message_are_cleared_whatever_their_age() -> None:
+    pdf = base64.b64encode(b"%PDF-1.4\n<</Type/Pages /Count 12>>").decode()
+    source = {"type": "base64", "media_type": "application/pdf", "data": pdf}
+    text = {"type": "text", "text": "My name is Ada."}
+    question = {"role": "user", "content": [{"type": "document", "source": source}, text]}
+    messages = [question, {"role": "assistant", "content": "Read."}, {"role": "user", "content": "Who am I?"}]
+    fitted = fit(messages, 16_000)
+    cleared = {"type": "text", "text": "[document cleared, 18000 tokens]"}
+    assert fitted.messages == [{"role": "user", "content": [cleared, text]}, *messages[1:]]
+    assert [entry.fidelity for entry in fitted.decision.candidates][-1] is Fidelity.CLEARED
+    assert fit(messages, 20_000).messages == messages
 
 
 def test_a_call_without_a_result_is_dropped() -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from support.shaped_chats import counted, written
 
 from apportion import FitError, fit
+from apportion.doors.fitting.shapes import read_chat
 
 THINKING = {"type": "thinking", "thinking": "I look.", "signature": "s"}
 SERVER = [
@@ -106,3 +107,43 @@ def test_items_in_any_order_leave_as_they_came_and_repeated_blocks_are_left_out(
     [call] = [item for item in chat if item["role"] == "assistant" and isinstance(item["content"], list)]
     [kept] = written([call, call])[1:]
     assert [block["type"] for block in kept["content"]] == ["thinking", "text"]
+
+
+def test_a_list_without_tools_is_recognised_by_its_blocks() -> None:
+    source = {"type": "text", "media_type": "text/plain", "data": "a"}
+    for block in (
+        {"type": "document", "source": source},
+        {"type": "thinking", "thinking": "a", "signature": "s"},
+        {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}},
+        {"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}},
+    ):
+        chat = [
+            {"role": "user", "content": "b"},
+            {"role": "assistant", "content": "a"},
+            {"role": "user", "content": [block]},
+        ]
+        assert read_chat(chat).shape.name == "Anthropic Messages"
+        assert read_chat([{"role": "system", "content": "a"}, *chat]).shape.name == "OpenAI chat completions"
+
+
+def test_a_cut_list_of_texts_begins_with_the_user_because_its_provider_is_unknown() -> None:
+    chat: list[Any] = [{"role": role, "content": "long " * 100} for role in ["user", "assistant"] * 4]
+    chat.append({"role": "user", "content": [{"type": "text", "text": "hi"}, {"type": "text", "text": ""}]})
+    for limit_tokens in range(100, 900, 40):
+        messages = fit(chat, limit_tokens).messages
+        assert messages[0]["role"] == "user"
+        assert messages[-1]["content"] == chat[-1]["content"][:1]
+    assert fit(chat[1:-1], 9999).messages == chat[1:-1]
+    assert fit([chat[0], {"role": "user", "content": ""}], 9999).messages[1]["content"] == ""
+
+
+def test_blank_texts_of_results_and_of_the_system_prompt_are_left_out() -> None:
+    blank, text = {"type": "text", "text": " "}, {"type": "text", "text": "a"}
+    use = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
+    user = {"role": "user", "content": "hi"}
+    for content, sent in (([blank], []), ([blank, text], [text])):
+        result = {"type": "tool_result", "tool_use_id": "t", "content": content}
+        chat = [user, {"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
+        fitted = fit({"system": content, "messages": chat}, 999)
+        assert fitted.messages[2]["content"] == [{**result, "content": sent}]
+        assert fitted.body.get("system", []) == sent

@@ -6,6 +6,7 @@ from hypothesis import given
 from support.shaped_chats import chats_of, counted, written
 
 from apportion import FitOptions, fit
+from apportion.core.results import Reason
 
 USE = {"toolUse": {"toolUseId": "c", "name": "f", "input": {}}}
 RESULT = {
@@ -71,3 +72,31 @@ def test_an_added_message_is_merged_because_roles_alternate() -> None:
 @given(chats_of(MESSAGES))
 def test_any_items_leave_as_they_came(chat: list[Any]) -> None:
     assert written(chat) == chat
+
+
+CACHE_POINT = {"cachePoint": {"type": "default"}}
+
+
+def test_a_cache_point_leaves_with_the_content_before_it() -> None:
+    chat = [*MESSAGES[:2], {"role": "user", "content": [RESULT, CACHE_POINT, {"text": "And?"}, CACHE_POINT]}]
+    assert written(chat) == chat
+    assert written(chat, 0, 3) == [MESSAGES[0], {"role": "user", "content": [{"text": "And?"}, CACHE_POINT]}]
+    assert written(chat, 0, 1, 2)[2] == {"role": "user", "content": [RESULT, CACHE_POINT]}
+
+
+def test_a_cache_point_alone_is_left_out_with_a_reason() -> None:
+    user = {"role": "user", "content": [{"text": "Hi."}]}
+    for content in ([CACHE_POINT], [{"text": " "}, CACHE_POINT]):
+        fitted = fit([user, {"role": "assistant", "content": content}, user], 9999)
+        assert fitted.messages == [{"role": "user", "content": [{"text": "Hi."}] * 2}]
+        assert [entry.reason for entry in fitted.decision.candidates if entry.reason] == [Reason.NO_CONTENT]
+
+
+def test_the_newest_four_cache_points_stay() -> None:
+    chat = [
+        {"role": role, "content": [{"text": str(index)}, CACHE_POINT]}
+        for index, role in enumerate(["user", "assistant"] * 3)
+    ]
+    assert ["cachePoint" in str(message) for message in written(chat)] == [False] * 2 + [True] * 4
+    body = {"system": BODY["system"], "messages": chat, "toolConfig": {"tools": [CACHE_POINT]}}
+    assert str(written(body)).count("cachePoint") == 4

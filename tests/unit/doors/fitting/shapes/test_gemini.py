@@ -81,3 +81,11 @@ def test_a_response_that_is_json_is_counted_as_json_and_cleared_to_a_result(resp
 @given(chats_of(CONTENTS))
 def test_any_items_leave_as_they_came(chat: list[Any]) -> None:
     assert written(chat) == chat
+
+
+def test_a_signature_with_an_empty_text_stays_with_its_content() -> None:
+    signature = {"text": "", "thoughtSignature": "c2ln"}
+    user = {"role": "user", "parts": [{"text": "hi"}]}
+    model = {"role": "model", "parts": [{"text": "a"}, signature]}
+    assert fit([user, model, user], 999).messages == [user, model, user]
+    assert fit([user, {"role": "model", "parts": [signature]}, user], 999).messages == [user, user]

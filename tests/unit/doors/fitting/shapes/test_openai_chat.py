@@ -102,3 +102,19 @@ def test_what_is_no_chat_is_refused_with_the_shapes() -> None:
 @given(chats_of(CHAT))
 def test_any_items_leave_as_they_came(chat: list[Any]) -> None:
     assert written(chat) == chat
+
+
+def test_deprecated_functions_and_results_without_a_name_are_paired() -> None:
+    user = {"role": "user", "content": "hi"}
+    called = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
+    ollama = {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"function": {"name": "f", "arguments": {}}}],
+    }
+    for asked, result in (
+        (called, {"role": "function", "name": "f", "content": "r"}),
+        (ollama, {"role": "tool", "content": "r"}),
+    ):
+        assert fit([user, asked, result, user], 999).messages == [user, asked, result, user]
+        assert fit([user, asked, user], 999).messages == [user, user]

@@ -76,7 +76,7 @@ def test_the_items_of_a_response_are_a_message_and_each_output_is_one() -> None:
     assert [first["tool_call_id"], second["tool_call_id"]] == ["c1", "c2"]
     assert answer["content"][0] == {"type": "text", "text": "So."}
     assert [answer["content"][1]["id"], approval["content"][0]["approval_request_id"]] == ["ap", "ap"]
-    assert [shell["content"][0]["id"], output["content"][0]["tool_use_id"]] == ["c3", "c3"]
+    assert [call["id"] for call in shell["tool_calls"]] == [output["tool_call_id"]] == ["c3"]
 
 
 def test_a_cut_chat_has_whole_responses() -> None:
@@ -113,3 +113,41 @@ def test_any_items_leave_as_they_came_and_repeated_ids_are_left_out(chat: list[A
     assert written(items) == items
     copies = [item for item in items if "id" in item]
     assert written([*items, ITEMS[0], *copies]) == [*items, ITEMS[0]]
+
+
+def test_outputs_of_shells_and_patches_are_results_with_texts() -> None:
+    outcome = {"type": "exit", "exit_code": 1}
+    outputs: list[dict[str, Any]] = [
+        {
+            "type": "shell_call_output",
+            "call_id": "s",
+            "output": [
+                {"stdout": "long", "stderr": "", "outcome": outcome},
+                {"stdout": "", "stderr": "error", "outcome": outcome},
+            ],
+        },
+        {"type": "apply_patch_call_output", "call_id": "p", "status": "completed", "output": "long"},
+        {"type": "local_shell_call_output", "id": "l", "output": "long"},
+    ]
+    calls = [
+        {"type": "shell_call", "call_id": "s", "action": {"commands": ["ls"]}},
+        {"type": "apply_patch_call", "call_id": "p", "operation": {"type": "delete_file", "path": "a"}},
+        {"type": "local_shell_call", "call_id": "l", "action": {"type": "exec", "command": ["ls"]}},
+    ]
+    texts = counted([*calls, *outputs])[1]["content"]
+    assert [block["text"] for block in texts] == ["long", "error"]
+    shorter = [texts[0] | {"text": "l"}, texts[1] | {"text": "e"}]
+    shell, patch, local = written([*calls, *outputs], new={1: shorter, 2: "l", 3: "l"})[3:]
+    assert [entry["stdout"] + entry["stderr"] for entry in shell["output"]] == ["l", "e"]
+    assert [patch, local] == [{**output, "output": "l"} for output in outputs[1:]]
+    cleared = written([*calls, *outputs], new={1: "[cleared]"})[3]["output"]
+    assert cleared == [{"stdout": "[cleared]", "stderr": "", "outcome": outcome}]
+
+
+def test_deep_json_is_read() -> None:
+    schema: dict[str, Any] = {}
+    for _ in range(60):
+        schema = {"items": schema}
+    user = {"role": "user", "content": "hi"}
+    tools = {"type": "mcp_list_tools", "id": "m", "server_label": "s", "tools": [{"input_schema": schema}]}
+    assert fit({"input": [user, tools, user]}, 9999).messages == [user, tools, user]

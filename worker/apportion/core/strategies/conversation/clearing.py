@@ -104,12 +104,17 @@ def clearable_media(
         given = messages[index].get("content") if form is None else form.content
         if form is not None and form.is_cleared:
             continue
-        cleared = [_cleared(block, policy) for block in blocks_of(given)]
-        content, freed = [block for block, _ in cleared], sum([tokens for _, tokens in cleared])
+        content, freed = without_media(given, policy)
         freed -= counter.count(text_of(content)) - (counted.texts[index] if form is None else form.tokens)
         if freed > 0:
             contents[index], saved[index] = content, freed
     return Clearable(target, contents, saved)
+
+
+def without_media(content: Any, policy: ConversationPolicy) -> tuple[Any, int]:
+    """Return a content with a line for each medium, and the tokens of its media."""
+    cleared = [_cleared(block, policy) for block in blocks_of(content)]
+    return [block for block, _ in cleared], sum([tokens for _, tokens in cleared])
 
 
 def clear(

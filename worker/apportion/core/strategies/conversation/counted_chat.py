@@ -15,6 +15,8 @@ class Form(Struct, frozen=True):
     content: Any
     tokens: int
     is_cleared: bool = False
+    freed_tokens: int = 0
+    """The tokens of cleared media."""
 
 
 class CountedChat(Struct, frozen=True):

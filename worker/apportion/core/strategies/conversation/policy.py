@@ -71,7 +71,7 @@ class MediaPolicy(PolicyTable):
     """`[media]`: the tokens of images, documents and audio; see `core.media` for the rules of images.
 
     If the table is given, old media are cleared in the steps of `[tool_results]`. The newest `keep` media of
-    the history are never cleared.
+    the history are not cleared, unless `[shorten]` is given and their message alone exceeds `newest_tokens`.
     """
 
     image: Literal["auto", "area", "tiles", "patches"] | Count = "auto"

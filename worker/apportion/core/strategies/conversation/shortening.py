@@ -17,7 +17,7 @@ from apportion.core.history import as_message, text_of
 from apportion.core.lru import process_wide
 from apportion.core.strategies.conversation.chat_state import decode_state
 from apportion.core.strategies.conversation.choose import PromptCuts, Room, measure_room
-from apportion.core.strategies.conversation.clearing import result_marker
+from apportion.core.strategies.conversation.clearing import result_marker, without_media
 from apportion.core.strategies.conversation.counted_chat import CountedChat, Form
 from apportion.core.strategies.conversation.kept_history import (
     ConversationTask,
@@ -75,11 +75,7 @@ def choose(task: ConversationTask, counted: CountedChat, prompt: PromptCuts, par
         if caps is None or (kept is not None and len(kept.kept) == len(counted.free)):
             return Chosen(counted, room, kept)
         cleared = None if kept is None else kept.clearing.boundaries
-    shortener = Shortener(
-        (*task.own.conversation.messages, as_message(task.own.conversation.new_message)),
-        counted,
-        task.counter,
-    )
+    shortener = Shortener(task, counted)
     history = shortener.history(caps, counted.free)
     parts_of_newest = 1
     while True:
@@ -106,13 +102,12 @@ def _room(task: ConversationTask, counted: CountedChat, prompt: PromptCuts, part
 class Shortener:
     """The shorter forms of a chat's messages."""
 
-    def __init__(
-        self, messages: Sequence[dict[str, Any]], counted: CountedChat, counter: TokenCounter
-    ) -> None:
-        """Start with all messages, the new one last."""
-        self._messages = messages
+    def __init__(self, task: ConversationTask, counted: CountedChat) -> None:
+        conversation = task.own.conversation
+        self._messages = (*conversation.messages, as_message(conversation.new_message))
         self._counted = counted
-        self._counter = counter
+        self._counter = task.counter
+        self._policy = task.policy
         self._callers = counted.chat.callers
 
     def history(self, caps: Caps, indices: Iterable[int]) -> dict[int, Form]:
@@ -122,8 +117,11 @@ class Shortener:
         for index in indices:
             if index in self._callers:
                 siblings.setdefault(self._callers[index][0], []).append(index)
-            elif caps.message_tokens:
+                continue
+            if caps.message_tokens:
                 forms |= self._forms([index], caps.message_tokens)
+            if self._policy.media is not None and self._counted.contents[index] > caps.newest_tokens > 0:
+                forms |= self._without_media(index, forms.get(index))
         for results in siblings.values():
             forms |= self._forms(results, self._share(results, caps.message_tokens, caps.newest_tokens))
         return forms
@@ -133,12 +131,21 @@ class Shortener:
         share = self._share(indices, caps.newest_tokens, caps.newest_tokens) // parts
         return self._forms(indices, max(share, 1)) if caps.newest_tokens else {}
 
+    def _without_media(self, index: int, form: Form | None) -> dict[int, Form]:
+        """Return a form without media, for a message that is larger than what is kept of the history."""
+        given = self._messages[index].get("content") if form is None else form.content
+        content, freed = without_media(given, self._policy)
+        if not freed:
+            return {}
+        return {index: Form(content, self._counter.count(text_of(content)), freed_tokens=freed)}
+
     def applied(self, forms: Mapping[int, Form]) -> CountedChat:
         """Return the chat with new forms, and their costs."""
         counted = self._counted
         contents, costs = [*counted.contents], [*counted.costs]
         for index, form in forms.items():
-            saved = (contents[index] if form.is_cleared else counted.texts[index]) - form.tokens
+            whole = contents[index] if form.is_cleared else counted.texts[index]
+            saved = whole + form.freed_tokens - form.tokens
             contents[index] -= saved
             costs[index] -= saved
         return replace(counted, contents=contents, costs=costs, forms=forms)

@@ -82,7 +82,8 @@ def _mark_smaller(verdicts: Sequence[Verdict], counted: CountedChat, kept: KeptH
     for index in {*saved, *kept.clearing.saved}:
         verdict = verdicts[index]
         if verdict.fidelity is not None:
-            is_cleared = index in kept.clearing.saved or counted.forms[index].is_cleared
+            form = counted.forms.get(index)
+            is_cleared = index in kept.clearing.saved or form is None or form.is_cleared or form.freed_tokens
             verdict.fidelity = Fidelity.CLEARED if is_cleared else Fidelity.SHORTENED
             tokens = saved.get(index, 0) + kept.clearing.saved.get(index, 0)
             verdict.full_tokens = verdict.tokens + tokens

@@ -25,9 +25,9 @@ from apportion.doors.fitting.shapes.responses import Responses
 SHAPES: Sequence[type[Shape]] = (
     LangChain,
     Responses,
+    AISDK,
     Gemini,
     Converse,
-    AISDK,
     Anthropic,
     OpenAIChat,
 )
@@ -68,7 +68,7 @@ def read_chat(given: Any, shape: Shape | None = None) -> ShapedChat:
         counted.append(Counted({"role": "system", "content": content}, [ItemPiece(SYSTEM)]))
     try:
         counted += shape.read(messages)
-    except (AttributeError, KeyError, TypeError):
+    except (AttributeError, KeyError, RecursionError, TypeError):
         text = f"a field of a message has a type that {shape.name} does not have there; compare both"
         raise FitError(ErrorCode.WRONG_TYPE, text, f"$.{field}[{shape.at}]") from None
     return ShapedChat(shape, given, messages, counted, system)

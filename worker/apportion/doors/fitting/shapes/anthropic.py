@@ -7,6 +7,7 @@ from apportion.doors.fitting.shapes.form import Item, Part, SentMessage, Shape, 
 from apportion.doors.fitting.shapes.openai_chat import is_openai
 
 Message: TypeAlias = Mapping[str, Any]
+_OWN_FIELDS = frozenset({"source", "cache_control", "thinking", "input", "tool_use_id"})
 _READ = ("type", "id", "name", "input", "tool_use_id", "content")
 
 
@@ -29,9 +30,10 @@ class Anthropic(Shape):
     unread = frozenset({"cache_control", "citations", "signature", "encrypted_content", "encrypted_index"})
 
     def recognises(self, body: Mapping[str, Any], items: Sequence[Item]) -> bool:
-        """Return whether a body came, and not OpenAI's, or a list with blocks of Anthropic's tools."""
+        """Return whether a body came, and not OpenAI's, or a list with blocks of Anthropic's."""
         is_own = any(block.get("type") in ("tool_use", "tool_result") for block in blocks_of(items))
-        return is_own or "system" in body or (bool(body) and not is_openai(items))
+        may_be = bool(body) or any(not _OWN_FIELDS.isdisjoint(block) for block in blocks_of(items))
+        return is_own or "system" in body or (may_be and not is_openai(items))
 
     def must_merge(self, before: SentMessage, after: SentMessage) -> bool:
         """Return whether both have results, because all results of a message are in the next one."""

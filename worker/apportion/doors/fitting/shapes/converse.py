@@ -5,6 +5,9 @@ from typing import Any
 
 from apportion.doors.fitting.shapes.form import Item, Part, SentMessage, Shape, blocks_of, call, result
 
+_CACHE_POINTS_MAX = 4
+"""https://docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html"""
+
 
 class Converse(Shape):
     """A body with `messages` and a list `system`, or a list of messages."""
@@ -16,10 +19,14 @@ class Converse(Shape):
     sends_blanks = False
     # https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ContentBlock.html
     unread = frozenset({"signature", "cachePoint"})
+    _surplus = 0  # cache points that the provider refuses; the oldest of the messages are left out
 
     def recognises(self, body: Mapping[str, Any], items: Sequence[Item]) -> bool:
         """Return whether a message or the system prompt has a block without a type."""
-        return any("type" not in block for block in blocks_of([*items, {"content": body.get("system")}]))
+        blocks = list(blocks_of([*items, {"content": body.get("system")}]))
+        tools = body.get("toolConfig", {}).get("tools", ())
+        self._surplus = sum("cachePoint" in block for block in (*blocks, *tools)) - _CACHE_POINTS_MAX
+        return any("type" not in block for block in blocks)
 
     def message(self, role: str, text: str) -> Item:
         return {"role": role, "content": [{"text": text}]}
@@ -42,6 +49,9 @@ class Converse(Shape):
 
     def part(self, block: Any, role: str, pointer: str) -> Part:
         given = block if isinstance(block, dict) else {}
+        if "cachePoint" in given:
+            self._surplus -= 1
+            return ("repeat" if self._surplus >= 0 else "copy"), {}
         if called := given.get("toolUse"):
             pointer = f"{pointer}.toolUse"
             return "call", call(called.get("toolUseId"), called.get("name"), called.get("input"), pointer)

@@ -5,6 +5,7 @@ unchanged, the item leaves as it came. Otherwise it is rebuilt from the pieces t
 """
 
 import base64
+import json
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,6 +27,7 @@ SYSTEM = -1
 WHOLE = -1
 """The position of a piece that has the whole content of its message."""
 _DEPTH_MAX = 100
+_COUNTED_DEPTH_MAX = 20
 _TEXT = {"type", "text"}
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 Item: TypeAlias = Any
@@ -59,10 +61,12 @@ class Counted(Struct, frozen=True):
         return self.pieces[0].item
 
     def is_blank(self, piece: ItemPiece) -> bool:
-        """Return whether a piece is a blank text. A result is never blank."""
-        if self.message["role"] == "tool" or piece.position is None:
-            return False
+        """Return whether a piece is a blank text, or belongs to blank texts. A result is never blank."""
         content = self.message["content"]
+        if self.message["role"] == "tool":
+            return False
+        if piece.position is None:
+            return "tool_calls" not in self.message and is_blank(content)
         return is_blank(content if piece.position == WHOLE else content[piece.position])
 
 
@@ -95,10 +99,12 @@ class Shape(ABC):
     provider: ClassVar[str] = ""
     """The provider of the models that read the shape, if these have counters of their own."""
     blocks_field: ClassVar[str] = "content"
-    begins_with_user: ClassVar[bool] = False
+    begins_with_user: bool = False
     ends_with_user: ClassVar[bool] = False
-    sends_blanks: ClassVar[bool] = True
+    sends_blanks: bool = True
     """False if the provider refuses blank texts."""
+    blank_results: ClassVar[bool] = False
+    """True if it accepts them in results."""
     is_counted_form: ClassVar[bool] = False
     """True if a place in a counted message is a place in the caller's message."""
     roles: ClassVar[Mapping[Any, str]] = {}
@@ -130,18 +136,22 @@ class Shape(ABC):
             if not isinstance(native, list) or not native:
                 yield Counted({"content": self.content(native), **fields}, [ItemPiece(index)])
                 continue
-            pieces = list[ItemPiece]()
+            pieces, before = list[ItemPiece](), list[ItemPiece]()
             message = {**fields, "content": []}
             for at, block in enumerate(native):
                 kind, part = self.part(block, str(fields["role"]), f"{pointer}.{self.blocks_field}[{at}]")
                 if kind == "result":
                     if pieces:
                         yield Counted(message, pieces)
-                    yield Counted(part, [ItemPiece(index, at)])
+                    before = [ItemPiece(index, at)]
+                    yield Counted(part, before)
                     message, pieces = {"role": fields["role"], "content": []}, []
                     continue
                 if kind == "repeat":
                     self.repeats[index] += 1
+                    continue
+                if kind == "copy" and before and not pieces:
+                    before.append(ItemPiece(index, at, None))
                     continue
                 if kind != "copy":
                     message.setdefault("tool_calls" if kind == "call" else "content", []).append(part)
@@ -161,7 +171,10 @@ class Shape(ABC):
         return fields
 
     def part(self, block: Any, role: str, pointer: str) -> Part:
-        """Return a block of an item as it is counted: a block, a call, a result, a copy or a repeat."""
+        """Return a block of an item as it is counted: a block, a call, a result, a copy or a repeat.
+
+        A copy costs nothing, and belongs to the content before it.
+        """
         return "block", self.block(block)
 
     def block(self, native: Any) -> dict[str, Any]:
@@ -267,16 +280,20 @@ class ShapedChat(Struct, frozen=True, dict=True):
     def sent_system(self, kept: Sequence[KeptMessage]) -> Any:
         """Return the system prompt, which may be rewritten."""
         for message in kept:
-            if self.counted[message.index].source == SYSTEM and message.content is not None:
+            counted = self.counted[message.index]
+            if counted.source == SYSTEM and (message.content is not None or self._blanks(counted)):
                 return self.shape.system(self._native_content(self.system, message))
-        return self.system
+        is_blank_list = len(self._blanks(self.counted[0])) == len(self.counted[0].message["content"] or "")
+        return None if self.system and is_blank_list else self.system
 
     def body(self, messages: Sequence[Item], system: Any) -> Any:
         """Return the caller's body with another context; a list if a list came."""
         if not isinstance(self.given, Mapping):
             return list(messages)
         body = {**self.given, self.shape.field: list(messages)}
-        return body if system == self.system else {**body, system_field(self.shape, self.given): system}
+        if system != self.system:
+            body[system_field(self.shape, self.given)] = system
+        return body if system else {name: body[name] for name in body if name not in self.shape.system_fields}
 
     @cached_property
     def _parts(self) -> Counter[int]:
@@ -288,6 +305,8 @@ class ShapedChat(Struct, frozen=True, dict=True):
     def _changed(self, kept: KeptMessage) -> Iterator[tuple[ItemPiece, Any, str]]:
         """Yield the sent pieces of a message, each with its new content and the role of the message."""
         counted, new = self.counted[kept.index], kept.content
+        if self._blanks(counted) and new is None:
+            new = counted.message["content"]
         texts: dict[int, str | None] = {}
         if new is not None:
             texts = new_texts(counted.message["content"], new)
@@ -308,11 +327,21 @@ class ShapedChat(Struct, frozen=True, dict=True):
 
     def _native_content(self, native: Any, kept: KeptMessage) -> Any:
         """Return the new content of an item, a result or a system prompt: a text or blocks of the shape."""
-        if not isinstance(kept.content, list):
-            return kept.content
-        natives = self.shape.inner(native)
-        texts = new_texts(self.counted[kept.index].message["content"], kept.content)
-        return [self._block(natives[position], text) for position, text in texts.items()]
+        counted = self.counted[kept.index]
+        new = counted.message["content"] if kept.content is None else kept.content
+        if not isinstance(new, list):
+            return new
+        natives, blanks = self.shape.inner(native), self._blanks(counted)
+        texts = new_texts(counted.message["content"], new).items()
+        return [self._block(natives[position], text) for position, text in texts if position not in blanks]
+
+    def _blanks(self, counted: Counted) -> set[int]:
+        """Return the blank texts of a result or a system prompt that the provider refuses, by index."""
+        shape, content = self.shape, counted.message["content"]
+        is_whole = isinstance(content, list) and counted.pieces[0].position == WHOLE
+        if shape.sends_blanks or shape.blank_results or not is_whole:
+            return set()
+        return {at for at, block in enumerate(content) if block["type"] == "text" and is_blank(block)}
 
     def _block(self, native: Any, text: Any) -> Any:
         return native if text is None else self.shape.rewrite(native, text)
@@ -381,6 +410,8 @@ def text_block(text: str) -> dict[str, Any]:
 
 def is_blank(content: Any) -> bool:
     """Return whether a content, or a block of one, is a blank text or nothing."""
+    if isinstance(content, list):
+        return all(map(is_blank, content))
     if isinstance(content, dict) and content.get("type") == "text":
         content = content.get("text")
     return not content or (isinstance(content, str) and not content.strip(WHITE_SPACE))
@@ -427,10 +458,11 @@ def plain(value: Any, depth: int = _DEPTH_MAX) -> Any:
     return plain(dump(mode="json", exclude_none=True), depth - 1) if dump else value
 
 
-def countable(value: Any, unread: frozenset[str] = frozenset(), depth: int = _DEPTH_MAX) -> Any:
+def countable(value: Any, unread: frozenset[str] = frozenset(), depth: int = _COUNTED_DEPTH_MAX) -> Any:
     """Return JSON that can be counted, without fields that the model does not read.
 
-    Integers beyond ±(2**53 - 1) become texts, lone surrogates U+FFFD, and bytes base64.
+    Integers beyond ±(2**53 - 1) become texts, lone surrogates U+FFFD, bytes base64, and JSON below
+    level 20 a text.
     """
     kind = type(value)
     if kind is str:
@@ -446,6 +478,8 @@ def countable(value: Any, unread: frozenset[str] = frozenset(), depth: int = _DE
         }
     if depth and isinstance(value, list | tuple):
         return [countable(part, unread, depth - 1) for part in value]
+    if isinstance(value, Mapping | list | tuple):
+        value = json.dumps(value, default=str)
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     return str(value) if isinstance(value, int) and abs(value) > MAX_INTEGER else value

@@ -20,6 +20,7 @@ class Gemini(Shape):
     begins_with_user = True
     ends_with_user = True
     sends_blanks = False
+    blank_results = True
     roles: ClassVar = {"model": "assistant", "function": "user", "": "user"}
     # https://ai.google.dev/gemini-api/docs/thought-signatures
     unread = frozenset({"thoughtSignature", "thought_signature"})
@@ -67,6 +68,8 @@ class Gemini(Shape):
 
     def part(self, block: Any, role: str, pointer: str) -> Part:
         """Return a part, a call or a result as it is counted; ids are given by name and order."""
+        if isinstance(block, dict) and block.get("text") == "" and not self.unread.isdisjoint(block):
+            return "copy", {}  # a signature alone, which the next request needs
         _, called = _found(block, _CALL)
         if called is not None:
             name = called.get("name")

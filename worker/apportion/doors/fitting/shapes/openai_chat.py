@@ -1,12 +1,14 @@
 """Messages of OpenAI's chat completions, and of servers that imitate them, like Ollama."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from apportion.doors.fitting.shapes.form import ARGUMENTS, Item, Shape, arguments_of, blocks_of, countable
 
 _CALL = {"id", "type", "function"}
 _CALLED = {"name", "arguments"}
+_CALLS = frozenset({"tool_calls", "function_call", "images"})
+_OWN_ROLES = ("developer", "tool", "function")
 _OWN_BLOCKS = ("image_url", "input_audio", "refusal", "file")
 
 
@@ -15,23 +17,36 @@ class OpenAIChat(Shape):
 
     name = "OpenAI chat completions"
     is_counted_form = True
+    roles: ClassVar = {"function": "tool"}  # deprecated, with `function_call`
 
     def recognises(self, body: Mapping[str, Any], items: Sequence[Item]) -> bool:
+        """Return True. A list that may be Anthropic's, too, is kept valid for both."""
+        if not body and not is_openai(items):
+            self.begins_with_user, self.sends_blanks = True, not str(self.inner(items[-1]) or "").strip()
         return True
 
+    def must_open(self, first: Item) -> bool:
+        """Return False; only a cut list gets an opening."""
+        return False
+
     def fields(self, item: Item, pointer: str) -> dict[str, Any]:
-        """Return the fields without the content. Ollama's calls and results have no ids."""
+        """Return the fields without the content. Ollama's and deprecated calls and results have no ids."""
         calls = item.get("tool_calls")
-        if "tool_calls" in item or "images" in item:
-            item = {name: value for name, value in item.items() if name not in ("images", "tool_calls")}
+        if called := item.get("function_call"):
+            calls = [{"id": self.paired_id("call", called.get("name")), "function": called}]
+        if not _CALLS.isdisjoint(item):
+            item = {name: value for name, value in item.items() if name not in _CALLS}
         message = super().fields(item, pointer)
         if calls:
             message["tool_calls"] = calls
         if calls and isinstance(calls, list):
             places = enumerate(calls)
             message["tool_calls"] = [self._call(call, f"{pointer}.tool_calls[{at}]") for at, call in places]
-        if message["role"] == "tool" and "tool_call_id" not in message and "tool_name" in message:
-            message["tool_call_id"] = self.paired_id("result", message["tool_name"])
+        if message["role"] == "tool" and "tool_call_id" not in message:
+            waiting = next((name for name, ids in self._open.items() if ids), None)
+            is_named = item["role"] == "function" or item.get("name") in self._open
+            name = item.get("tool_name") or (item.get("name") if is_named else waiting)
+            message |= {"tool_call_id": self.paired_id("result", name)} if name else {}
         return message
 
     def inner(self, native: Any) -> Any:
@@ -69,7 +84,7 @@ def is_openai(items: Sequence[Item]) -> bool:
     """Return whether a message has a role, a call or a block of OpenAI's alone."""
     mappings = [item for item in items if isinstance(item, dict)]
     return (
-        any(item.get("role") in ("developer", "tool") or "tool_calls" in item for item in mappings)
+        any(item.get("role") in _OWN_ROLES or not _CALLS.isdisjoint(item) for item in mappings)
         or any(block.get("type") in _OWN_BLOCKS for block in blocks_of(items))
         or any(item.get("role") == "system" for item in mappings[:1])
     )

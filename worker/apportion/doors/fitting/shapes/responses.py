@@ -1,7 +1,7 @@
 """Items of OpenAI's Responses API.
 
 The items of a response (reasoning, calls, messages) are one counted message, as the model has written them.
-Calls of a computer, a shell, a patch or MCP are opaque, and so are their outputs, which name their call.
+Calls of a computer or MCP and their outputs, which name their call, are opaque.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,8 +20,15 @@ from apportion.doors.fitting.shapes.form import (
     text_block,
 )
 
-_CALLS = {"function_call": ("function", "arguments"), "custom_tool_call": ("custom", "input")}
-_OUTPUTS = ("function_call_output", "custom_tool_call_output")
+_CALLS = {
+    "function_call": ("function", "arguments"),
+    "custom_tool_call": ("custom", "input"),
+    "shell_call": ("function", "action"),
+    "local_shell_call": ("function", "action"),
+    "apply_patch_call": ("function", "operation"),
+}
+"""The counted kind of a call, and the field with its arguments, by type."""
+_OUTPUTS = tuple(f"{kind}_output" for kind in _CALLS)
 _BLOCKS = ("input_text", "output_text", "input_image", "input_file")
 
 
@@ -68,18 +75,21 @@ class Responses(Shape):
 
     def rewrite(self, native: Any, new: Any) -> Any:
         kind = native.get("type", "message")
+        if "stdout" in native:
+            return {**native, _shell_field(native): new}
         if kind in _BLOCKS:
             return {**native, "text": new} if kind in TEXTS else {"type": "input_text", "text": new}
         if kind in _OUTPUTS:
+            if kind == "shell_call_output" and isinstance(new, str):
+                new = [{**native["output"][0], "stdout": new, "stderr": ""}]
             return {**native, "output": new}
         return {**native, "content": new} if kind == "message" else self.message("assistant", new)
 
     def _other(self, item: Item, kind: str, index: int) -> Counted:
         if kind in _OUTPUTS:
             content = self.content(item.get("output") or "")
-            return Counted(
-                result(item.get("call_id"), content, f"$.input[{index}].call_id"), [ItemPiece(index)]
-            )
+            named = item.get("call_id") or (item.get("id") if kind == "local_shell_call_output" else None)
+            return Counted(result(named, content, f"$.input[{index}].call_id"), [ItemPiece(index)])
         if "role" in item:
             known = ("type", "role", "content", *self.unread)
             fields = {name: countable(value) for name, value in item.items() if name not in known}
@@ -102,15 +112,12 @@ class Responses(Shape):
             kind, written = item.get("type", "message"), item.get("content")
             if kind in _CALLS:
                 call_kind, field = _CALLS[kind]
+                given = item.get("call_id"), item.get("name", kind), item.get(field), f"$.input[{index}]"
                 known = ("type", "name", field, *self.unread)
                 fields = {
                     name: value for name, value in item.items() if name not in known and value is not None
                 }
-                pointer = f"$.input[{index}]"
-                called = call(
-                    item.get("call_id"), item.get("name"), item.get(field), pointer, kind=call_kind, **fields
-                )
-                calls.append(called)
+                calls.append(call(*given, kind=call_kind, **fields))
                 pieces.append(ItemPiece(index, None, None))
             elif kind == "message" and isinstance(written, list):
                 for block, native in enumerate(written):
@@ -124,6 +131,19 @@ class Responses(Shape):
                 {"role": "assistant", "content": content, **({"tool_calls": calls} if calls else {})}, pieces
             )
 
+    def block(self, native: Any) -> dict[str, Any]:
+        """Return a block as it is counted. An output of a shell is a text with other fields."""
+        if not isinstance(native, dict) or "stdout" not in native:
+            return super().block(native)
+        field = _shell_field(native)
+        rest = {name: value for name, value in native.items() if name != field}
+        return {**countable(rest), "type": "text", "text": countable(native[field])}
+
     def _item_block(self, item: Item) -> dict[str, Any]:
         defined = item.get("call_id") or (item.get("id") if "approval" in str(item.get("type")) else None)
         return {**self.block(item), **({"id": defined} if defined else {})}
+
+
+def _shell_field(output: Mapping[str, Any]) -> str:
+    """Return the field with the longer text of a shell's output."""
+    return max("stdout", "stderr", key=lambda field: len(output.get(field) or ""))
