@@ -157,11 +157,7 @@ class Publisher:
     async def publish(
         self, key: bytes, value: bytes, headers: tuple[tuple[str, bytes], ...] = ()
     ) -> _Position:
-        """Publish an event under this key, durably, and return its position.
-
-        Raises:
-            KafkaError: the event may not have been delivered.
-        """
+        """Publish an event under this key, durably, and return its position; raises as `send`."""
         settings = self._settings
         partition = partition_of(key, settings.partitioner, settings.partitions)
         written = await self._producer.send_and_wait(

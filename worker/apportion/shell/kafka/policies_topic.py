@@ -102,11 +102,7 @@ class PolicyReader:
             await close_consumer(consumer)
 
     async def read_from(self, consumer: Any) -> tuple[PolicyRefusal, ...]:
-        """Read with a consumer from its position to the topic's end; return the refused records.
-
-        Raises:
-            PoliciesUnreadError: the topic's end was not reached.
-        """
+        """Read with a consumer from its position to the topic's end; return and raise as `connected`."""
         self._consumer = consumer
         try:
             return await self.look()
@@ -171,11 +167,7 @@ class PolicyReader:
                 self._failed = ""
 
     async def current(self) -> None:
-        """Wait until the topic was read recently enough to answer events now.
-
-        Raises:
-            PoliciesUnreadError: its end was not reached within `request_timeout_s`.
-        """
+        """Wait for a recent read to the topic's end; PoliciesUnreadError after `request_timeout_s`."""
         if self._is_current:
             return
         try:
@@ -190,11 +182,7 @@ class PolicyReader:
         return self._clock() - self._known_s <= self._trusted_s
 
     async def _read_to(self, end: int) -> list[Record]:
-        """Return the records up to the greater of `end` and the last reported end.
-
-        Raises:
-            TimeoutError: nothing came for `request_timeout_s`.
-        """
+        """Return the records up to the greater of `end` and the last reported end; raises as `look`."""
         records: list[Record] = []
         position, moved_s = -1, self._clock()
         while position < end:
@@ -231,8 +219,7 @@ async def write(settings: Settings, records: Iterable[OutboundRecord]) -> tuple[
     """Write a few records with a new producer; return their positions when all are durable.
 
     Raises:
-        NotAllowedError, BrokerUnreachableError: no ACL allows the write, or a record was not acknowledged
-            in time. Other records may be written.
+        NotAllowedError, BrokerUnreachableError: a record was not acknowledged; others may be written.
     """
     producer = AIOKafkaProducer(
         **connection_arguments(settings),

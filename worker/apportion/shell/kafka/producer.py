@@ -37,11 +37,7 @@ class Sent:
 
     @property
     def offset(self) -> int:
-        """The offset of the first record, once the batch is acknowledged.
-
-        Raises:
-            KafkaError: the batch was not written.
-        """
+        """The offset of the first record, once acknowledged; raises KafkaError if it was not written."""
         metadata: RecordMetadata = self._batch.future.result()
         return int(metadata.offset)
 
@@ -54,11 +50,7 @@ class RecordProducer:
         self._client: Any = None
 
     async def start(self, topics: Iterable[str]) -> None:
-        """Connect, and find the leaders of these topics' partitions.
-
-        Raises:
-            KafkaError: no broker answered.
-        """
+        """Connect, and find the leaders of these topics; raise KafkaError if no broker answered."""
         self._client = self._new_client()
         await self._client.start()
         for topic in topics:

@@ -32,11 +32,7 @@ class RequestReader:
         self._client: Any = None
 
     async def start(self) -> None:
-        """Connect, without reading.
-
-        Raises:
-            KafkaError: no broker answered.
-        """
+        """Connect, without reading; raise KafkaError if no broker answered."""
         self._client = RecordConsumer(
             **consumer_arguments(self._settings),
             isolation_level="read_committed",
@@ -63,11 +59,7 @@ class RequestReader:
     async def read(
         self, partitions: Collection[int], within_s: float
     ) -> Mapping[int, Sequence[ConsumerRecord]]:
-        """Return the next records of these assigned partitions; empty if none came in `within_s`.
-
-        Raises:
-            OffsetOutOfRangeError: the next offset is not in its topic.
-        """
+        """Return the next records of assigned partitions; empty if none came; raise OffsetOutOfRangeError."""
         wanted = [self._topic_partition(partition) for partition in partitions]
         try:
             read = await self._client.getmany(
@@ -89,11 +81,7 @@ class RequestReader:
         )
 
     async def ends(self, partitions: Collection[int]) -> Mapping[int, int]:
-        """Return the last stable offsets of partitions, where reads stop while transactions are open.
-
-        Raises:
-            KafkaError: a leader is unknown, or does not answer.
-        """
+        """Return the last stable offsets, where open transactions stop reads; raise KafkaError."""
         ends = await self._client.end_offsets([self._topic_partition(partition) for partition in partitions])
         return {topic_partition.partition: offset for topic_partition, offset in ends.items()}
 

@@ -39,11 +39,7 @@ class RecordConsumer(AIOKafkaConsumer):  # type: ignore[misc] # aiokafka has no 
         self._decompressor = Decompressor(batch_decompressed_max_bytes)
 
     async def start(self) -> None:
-        """Connect.
-
-        Raises:
-            KafkaError: no broker answered.
-        """
+        """Connect; raise KafkaError if no broker answered."""
         await super().start()
         await self._fetcher.close()  # nobody has read its records, and they are fetched again
         self._fetcher = RecordFetcher(

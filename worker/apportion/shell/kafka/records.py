@@ -70,11 +70,7 @@ class RecordReader:
                 yield record
 
     def wait(self, doing: Coroutine[Any, Any, T]) -> T:
-        """Return the result of a coroutine that runs on the client's loop.
-
-        Raises:
-            BrokerUnreachableError: the coroutine raised KafkaError or TimeoutError.
-        """
+        """Return the result of a coroutine on the client's loop; raise BrokerUnreachableError if it fails."""
         try:
             return asyncio.run_coroutine_threadsafe(doing, self._loop).result()
         except (KafkaError, TimeoutError) as error:
@@ -117,11 +113,7 @@ class RecordReader:
 
 @contextmanager
 def open_reader(settings: Settings) -> Iterator[RecordReader]:
-    """Connect, and disconnect at the end.
-
-    Raises:
-        BrokerUnreachableError: no broker answered in time.
-    """
+    """Connect, and disconnect at the end; raise BrokerUnreachableError."""
     loop = asyncio.new_event_loop()
     thread = Thread(target=loop.run_forever, name="recompose", daemon=True)
     thread.start()

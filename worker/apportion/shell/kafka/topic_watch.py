@@ -83,11 +83,7 @@ class TopicsView(Struct, frozen=True):
 
 
 async def view_topics(settings: Settings, topics: Collection[str]) -> TopicsView:
-    """Return the ids of these topics from the first broker that answers, without creating a topic.
-
-    Raises:
-        KafkaError, TimeoutError: no broker answered within `request_timeout_s`.
-    """
+    """Return the ids of these topics from the first broker that answers; raise KafkaError or TimeoutError."""
     failure: Exception = KafkaConnectionError("no brokers")
     async with asyncio.timeout(settings.request_timeout_s):
         for address in settings.brokers:

@@ -183,12 +183,7 @@ def _ms(name: str, seconds: int) -> tuple[str, str]:
 
 
 async def check_topics(settings: Settings) -> tuple[TopicReport, ...]:
-    """Compare the topics with their plan, and return the reports in the plan's order.
-
-    Raises:
-        BrokerRefusedError, BrokerUnreachableError: a broker refuses us, or none answered in time.
-        NotAllowedError: no ACL allows us to describe a topic.
-    """
+    """Compare the topics with their plan, and return the reports in the plan's order; as `admin_client`."""
     plan = plan_topics(settings)
     async with admin_client(settings) as admin:
         actual = await _actual(admin, plan)
@@ -198,12 +193,8 @@ async def check_topics(settings: Settings) -> tuple[TopicReport, ...]:
 async def create_topics(settings: Settings) -> tuple[TopicReport, ...]:
     """Create the missing topics, and compare all with their plan; the reports are in the plan's order.
 
-    If a broker rejects a config, the topic is created without it, and the report says so.
-
-    Raises:
-        BrokerRefusedError, BrokerUnreachableError: a broker refuses us, or none answered in time.
-        NotAllowedError: no ACL allows us to describe a topic or the cluster.
-        OneCopyError: there are several brokers, and no setting says how many copies to keep.
+    If a broker rejects a config, the topic is created without it, and the report says so. Raises
+    OneCopyError if several brokers would keep one copy by default, and the errors of `admin_client`.
     """
     plan = plan_topics(settings)
     async with admin_client(settings) as admin:
@@ -235,21 +226,13 @@ def of_worker(reports: Iterable[TopicReport], settings: Settings) -> tuple[Topic
 
 
 def require_ready(reports: Iterable[TopicReport]) -> None:
-    """Check that every topic can be used.
-
-    Raises:
-        TopicsNotReadyError: topics cannot be used; the message names each of them.
-    """
+    """Raise TopicsNotReadyError, which names each topic that cannot be used."""
     if failed := [report for report in reports if not report.is_ready]:
         raise TopicsNotReadyError(failed)
 
 
 def require_same_partitions(settings: Settings, reports: Iterable[TopicReport]) -> None:
-    """Check that every existing topic has the planned number of partitions.
-
-    Raises:
-        PartitionsChangedError: topics have another number; the message names each of them.
-    """
+    """Raise PartitionsChangedError, which names each topic without the planned number of partitions."""
     changed = [
         f"{report.topic} has {difference.actual} partitions"
         for report in reports

@@ -16,11 +16,7 @@ class UnhealthyError(Exception):
 
 
 def ask(host: str, port: int, path: str, timeout_s: float) -> None:
-    """Request the health endpoint `path`, and return nothing if the worker is healthy.
-
-    Raises:
-        UnhealthyError: the worker is unhealthy, or did not answer within `timeout_s`.
-    """
+    """Request the health endpoint `path`; raise UnhealthyError unless it answers well in time."""
     connection = HTTPConnection(_ANYWHERE.get(host, host), port, timeout=timeout_s)
     try:
         connection.request("GET", path)

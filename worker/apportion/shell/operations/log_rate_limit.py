@@ -45,9 +45,8 @@ class RepeatFilter(logging.Filter):
         clock_s: Callable[[], float] = monotonic,
         later: Callable[[float, Callable[[], None]], object] | None = None,
     ) -> None:
-        """Start without lines.
+        """Call `tell_over` with the lines and seconds of a series that ended, if lines were suppressed.
 
-        If lines were suppressed, `tell_over` is called with the lines and seconds of a series that ended.
         `later` calls a function after a number of seconds, by default in a thread.
         """
         super().__init__()

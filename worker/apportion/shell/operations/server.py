@@ -28,11 +28,7 @@ class PortTakenError(Exception):
 async def serving(
     host: str, port: int, health: Health, numbers: Collector, refresh: Callable[[], Awaitable[None]]
 ) -> AsyncIterator[None]:
-    """Serve until the context ends; each answer first awaits `refresh`, which updates health and numbers.
-
-    Raises:
-        PortTakenError: the address is in use, or does not belong to this machine.
-    """
+    """Serve until the context ends; each answer first awaits `refresh`. Raises PortTakenError."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(numbers)
     ProcessCollector(registry=registry)

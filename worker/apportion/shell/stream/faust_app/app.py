@@ -209,12 +209,7 @@ async def _connected(start: Awaitable[None], stop: Callable[[], Awaitable[None]]
 
 
 def create_app(settings: Settings) -> WorkerApp:
-    """Return the worker's app, ready to start.
-
-    Raises:
-        SettingsError: secrets or certificates cannot be read, or there is no default policy.
-        PolicyError: a policy file is refused.
-    """
+    """Return the worker's app, ready to start; raise SettingsError or PolicyError."""
     app = WorkerApp(settings)
     requests = app.topic(settings.requests_topic, key_serializer="raw", value_serializer="raw")
 

@@ -89,11 +89,7 @@ class Answers:
         self._composers = TimelineComposer(self._engine, timeline, default_policy, self.memory)
 
     def answer(self, record: Record, row: Row | None, time: StreamTime | None = None) -> Answer:
-        """Return the answer to a record, and advance the partition's stream time.
-
-        Raises:
-            EventError: the record is refused. The stream time may have advanced; nothing else has changed.
-        """
+        """Return the answer to a record, and advance the stream time; raise EventError if it is refused."""
         clock = _Clock()
         event = self._event_of(record, time)
         clock.phase("decode")

@@ -167,11 +167,7 @@ class BatchComposer:
         batch.next_offset = record.offset + 1
 
     def _answer(self, batch: Batch, rows: PartitionRows, record: Record, *, set_aside: bool) -> None:
-        """Store an event's answer and new row; skip it if its row has already processed it.
-
-        Raises:
-            EventError: it is refused; only the stream time may have changed.
-        """
+        """Store an event's answer and new row; skip it if its row has already processed it."""
         key = record.key
         row = rows.row(key) if key else None
         if row is not None and row.seen_offset >= record.offset:

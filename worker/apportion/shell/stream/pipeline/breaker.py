@@ -104,8 +104,7 @@ def window_of(text: str) -> Window:
 class DeadLetterShare:
     """The share of the last events that were refused, of all tenants and of each tenant.
 
-    It stops nobody before `window` events were seen, or ten windows if fewer than three tenants are known: a
-    failing tenant may be the first that is read. All tenants without an answered event count as one.
+    It stops nobody before `window` events were seen, or ten windows if fewer than three tenants are known.
     """
 
     def __init__(self, window: int, share_max: float) -> None:
@@ -147,11 +146,7 @@ class DeadLetterShare:
         self._judge(tenant, own)
 
     def refused(self, tenant: str) -> None:
-        """Count a refused event of a tenant.
-
-        Raises:
-            TooManyDeadLettersError: most tenants, and all events together, are above the share.
-        """
+        """Count a refused event; raise TooManyDeadLettersError if most tenants and all exceed the share."""
         self._refuse(tenant)
         few = len(self._tenants) < _FEW_TENANTS
         enough = self._seen >= self._window * (_WINDOWS_OF_FEW if few else 1)

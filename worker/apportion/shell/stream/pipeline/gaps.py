@@ -52,8 +52,7 @@ class GapWatch:
         """Read the present gaps. If brokers do not answer, the next look reads them.
 
         Raises:
-            ChangelogDamagedError: a record in a gap cannot be read.
-            UnreadableStateError: a newer version wrote rows in a gap.
+            ChangelogDamagedError, UnreadableStateError: a record cannot be read, or is of a newer version.
         """
         flows = [flow for flow in self._pipeline.flows.values() if not flow.is_over]
         if not flows:

@@ -272,10 +272,7 @@ class Pipeline:
                 flow.record_commit(offset, flow.committing)
 
     def abandon(self) -> None:
-        """Stop the work on all partitions at once, before a revocation.
-
-        Durable batches may still be committed.
-        """
+        """Stop the work on all partitions before a revocation. Durable batches may still be committed."""
         for flow in self.flows.values():
             flow.is_over = True
             flow.queue.close()

@@ -126,10 +126,7 @@ class TenantQueue:
         }
 
     def in_turn(self, shares: dict[bytes, int]) -> list[ConsumerRecord]:
-        """Return the first events in offset order, up to an event whose tenant has used its share.
-
-        The events are deducted from `shares`.
-        """
+        """Return the first events in offset order, deducted from `shares`, up to a tenant without a share."""
         most = self._most
         picked: list[ConsumerRecord] = []
         for record in self._order.values():

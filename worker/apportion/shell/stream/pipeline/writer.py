@@ -46,21 +46,13 @@ class Writer(Protocol):
     """True if a batch's offset is committed with its records. An abandoned batch may then still commit."""
 
     async def start(self, topics: Sequence[str]) -> None:
-        """Connect, to write to these topics.
-
-        Raises:
-            KafkaError: no broker answered.
-        """
+        """Connect, to write to these topics; raise KafkaError if no broker answered."""
 
     async def stop(self) -> None:
         """Close; records that are not durable when the caller stops waiting are given up."""
 
     async def assign(self, partitions: Collection[int]) -> None:
-        """Write for these partitions from now on; called before their rows are recovered.
-
-        Raises:
-            StreamError: the partitions cannot be written.
-        """
+        """Write for these partitions from now on, before their rows are recovered; raise StreamError."""
 
     def begin(self, writing: Writing) -> None:
         """Send the records that may be sent at once; called right after the composition."""
@@ -148,13 +140,7 @@ def entries(messages: Iterable[OutboundRecord]) -> list[tuple[Entry]]:
 
 
 async def acknowledged(sent: Sequence[Sent]) -> None:
-    """Wait until all record batches are durable, or one fails meanwhile.
-
-    An earlier failure is raised when the others have ended.
-
-    Raises:
-        KafkaError: one has failed.
-    """
+    """Wait until all record batches are durable, or one fails; an earlier failure is raised at the end."""
     if waiting := [part.acknowledged for part in sent if not part.acknowledged.done()]:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_EXCEPTION)
     for part in sent:

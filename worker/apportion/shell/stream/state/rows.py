@@ -107,11 +107,7 @@ class PartitionRows:
         return None if last is None else (seen_offset_of(last), timestamp_ms_of(last))
 
     def row(self, key: bytes) -> Row | None:
-        """Return a session's row, or None if it has none.
-
-        Raises:
-            UnreadableStateError: a newer version wrote it.
-        """
+        """Return a session's row or None; raise UnreadableStateError if a newer version wrote it."""
         row = self._changed.get(key) or self._in_use.get(key)
         if row is None:
             value = self.values.get(key)
