@@ -74,8 +74,7 @@ def recognise(request: ContextRequest, session: Session, secrets: Secrets) -> Re
     """Return the request with its session's row, and the first answer if the session has answered it before.
 
     Raises:
-        EventError: a candidate or its path is refused, or a message has no canonical JSON.
-        EventError: the session has answered a different request with that `request_id`.
+        EventError: a candidate, path or message is refused, or the `request_id` had a different request.
     """
     event_us = event_time_us(request.requested_at)
     before = session_at(session, event_us)
@@ -96,11 +95,7 @@ def recognise(request: ContextRequest, session: Session, secrets: Secrets) -> Re
 
 
 def accept(asked: RecognisedRequest, policy: Policy) -> Accepted:
-    """Check a recognised request under its policy, and prepare its candidates.
-
-    Raises:
-        EventError: a field, a candidate or a constraint is refused, or the policy needs a missing secret.
-    """
+    """Check a recognised request under its policy, and prepare its candidates; raise EventError."""
     request, before, strategy = asked.request, asked.before, STRATEGIES[policy.strategy]
     _check_fields(request, strategy)
     if policy.marks_items and asked.secret is None:

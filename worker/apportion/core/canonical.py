@@ -73,9 +73,7 @@ class CanonicalCandidate(Struct, frozen=True, gc=False):
 def named(candidate: Candidate, secret: bytes | None) -> tuple[str, str | None]:
     """Return the candidate's id, either its own or one made from its path, and its normalised path.
 
-    Raises:
-        EventError: there is no id and no path, the path is invalid, or a secret is needed and missing. The
-            pointer is relative to the candidate.
+    Raises EventError, with a pointer relative to the candidate, without id and path or a needed secret.
     """
     path = None if candidate.path is UNSET else normalised_path(candidate.path, ".path")
     if candidate.id is not UNSET:

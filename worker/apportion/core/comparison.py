@@ -30,12 +30,9 @@ class NotJsonError(ValueError):
 
 
 def compare(recorded: bytes, composed: bytes, ignored: Collection[str] = ("run",)) -> Different | None:
-    """Return the first difference between a recorded and a composed line, or None if they are equal.
+    """Return the first difference of two lines without the `ignored` outer keys, None if they are equal.
 
-    `ignored` are keys of the outer object.
-
-    Raises:
-        NotJsonError: the recorded line is no JSON object in UTF-8, or repeats a key.
+    Raises NotJsonError as `read` for the recorded line.
     """
     if recorded == composed or _only_run_added(recorded, composed):
         return None
@@ -43,11 +40,7 @@ def compare(recorded: bytes, composed: bytes, ignored: Collection[str] = ("run",
 
 
 def read(line: bytes) -> dict[str, Any]:
-    """Return the JSON object of a line.
-
-    Raises:
-        NotJsonError: the line is no JSON object, or an object repeats a key (readers disagree on such keys).
-    """
+    """Return the JSON object of a line; raise NotJsonError if it is none, or an object repeats a key."""
     try:
         value = json.loads(line.decode(), object_pairs_hook=_once, parse_constant=_refuse)
         msgspec.json.encode(value)  # refuses lone surrogates, which UTF-8 cannot encode

@@ -34,11 +34,7 @@ class Composer:
     def handle(
         self, event: Event, session: Session, phase: Callable[[str], None] = no_phase
     ) -> tuple[Session, Answered | None]:
-        """Return the session's next row, and the answer; None for events that are no requests.
-
-        Raises:
-            EventError: the event is refused. The session stays as it is.
-        """
+        """Return the next row, and the answer, None for events that are no requests; raise EventError."""
         if isinstance(event, ContextRequest):
             policy = self._policy_of(event, session)
             outcome = compose(event, session, policy, self.engine, self._memory, phase)

@@ -85,11 +85,7 @@ class History(Struct, frozen=True):
 
 
 def history_of(conversation: Conversation) -> History:
-    """Return the history of a conversation.
-
-    Raises:
-        EventError: a message has no canonical JSON.
-    """
+    """Return the history of a conversation; raise EventError if a message has no canonical JSON."""
     each = canonical_json_of_elements(conversation.messages, f"{_PLACE}.messages")
     new_message = canonical_json_of_any(conversation.new_message, f"{_PLACE}.new_message")
     return History(conversation, each, new_message, hashlib.sha256(b"[" + b",".join(each)))

@@ -152,13 +152,7 @@ class Timeline:
     def _change(
         self, record: Record, current: Mapping[str, Policy | None], bounds: Bounds
     ) -> Published | Files | None:
-        """Return the change of a record, given the current versions.
-
-        None: the key is reserved, and the record does not hold this group's files.
-
-        Raises:
-            EventError: the record is refused.
-        """
+        """Return the change of a record, given the current versions; None for a key of other groups."""
         require_readable(record)
         counts_from_ms = record.timestamp_ms + self._settle_ms
         if record.key is not None and record.key.startswith(_RESERVED):
@@ -217,11 +211,7 @@ def _written(policy: Policy) -> dict[str, Any]:
 
 
 def _published(record: Record, bounds: Bounds) -> tuple[str, Policy | None]:
-    """Return the key of a record, and the policy that it publishes, or None if it removes the policy.
-
-    Raises:
-        EventError: the record is no valid policy, is too large, or has a key other than its `policy_key`.
-    """
+    """Return the key of a record, and its policy, None if it removes the policy; raise EventError."""
     value = event_value(record, bounds)
     if not value:
         return (record.key or b"").decode(errors="replace"), None

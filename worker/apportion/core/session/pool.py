@@ -61,11 +61,7 @@ def published(
 
 
 def retracted(pool: tuple[Pooled, ...], event: ContextRetraction) -> tuple[Pooled, ...]:
-    """Return the pool without the artifact of that id, or of that path, kind, lane and chunk index.
-
-    Raises:
-        EventError: the retraction has neither id nor path, or its path is invalid.
-    """
+    """Return the pool without the artifact of that id, or of that path, kind, lane and chunk index."""
     if event.id is not UNSET:
         return tuple(artifact for artifact in pool if artifact.id != event.id)
     if event.path is UNSET:

@@ -71,8 +71,7 @@ class Strategy(Protocol[P, T]):
     def compose(self, task: Task[P, T]) -> Verdicts:
         """Return a verdict for each candidate, and the rendered output, which never exceeds the limit.
 
-        Raises:
-            EventError: the request lacks something that the strategy needs.
+        Raises EventError if the request lacks something that the strategy needs.
         """
 
 

@@ -82,11 +82,7 @@ class CategoriesStrategy:
         """Return None: the strategy reads no other fields."""
 
     def compose(self, task: Task[CategoriesPolicy, None]) -> Verdicts:
-        """Select by category while the text fits; no candidate is protected.
-
-        Raises:
-            EventError: the total is from 1 to 99.
-        """
+        """Select by category while the text fits; raise EventError for a total from 1 to 99."""
         if 0 < task.total_tokens < SMALLEST_TOTAL_TOKENS:
             message = f"strategy categories shares out {SMALLEST_TOTAL_TOKENS} tokens or more; 0 disables"
             raise EventError(ErrorCode.INVALID_VALUE, message, "$.budget_tokens")

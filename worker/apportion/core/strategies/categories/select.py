@@ -66,10 +66,7 @@ def certified(
     reserve_tokens: int,
     task: Task[CategoriesPolicy, None],
 ) -> Certificate | None:
-    """Return the certificate of a selection; None if the policy does not enable it.
-
-    A category's ceiling is its budget; if it may overflow, its budget and the reserve, or the limit.
-    """
+    """Return the certificate of a selection; None if the policy does not enable it."""
     policy = task.policy
     if not policy.certificate.enabled:
         return None

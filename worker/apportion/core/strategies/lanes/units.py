@@ -158,10 +158,7 @@ def _passage_of(artifact: Artifact) -> int | None:
 
 
 def _contents(task: LanesTask, offered: Sequence[Artifact]) -> list[ContentTerms]:
-    """Return the terms of each candidate by passage.
-
-    A protected or never shrunk candidate is one passage. With `[prefix]`, every candidate is.
-    """
+    """Return the terms by passage; a protected or never shrunk candidate, or with `[prefix]`, is one."""
     policy = task.policy
     characters = 0 if policy.prefix.weight else policy.query.passage_characters
     prepared = [artifact.prepared for artifact in offered]

@@ -64,11 +64,7 @@ class LayersStrategy(WithoutCandidates):
         return LayersPart(request.layers)
 
     def compose(self, task: Task[LayersPolicy, LayersPart]) -> Verdicts:
-        """Share the limit out, and cut each layer to its share.
-
-        Raises:
-            EventError: a given layer is not in the policy.
-        """
+        """Share the limit out, and cut each layer; raise EventError for a layer that the policy lacks."""
         counter = Alike(task.counter)  # a layer is counted alone, after a blank line, and in the text
         shares = _open(task, counter)
         if not task.limit_tokens:
