@@ -17,11 +17,7 @@ from apportion.settings.fingerprint_secrets import read_secrets
 
 
 def create_engine(settings: Settings) -> Engine:
-    """Return the engine that the settings describe.
-
-    Raises:
-        SettingsError: the secrets cannot be read.
-    """
+    """Return the engine that the settings describe; raise SettingsError if its secrets cannot be read."""
     return replace(ENGINE, secrets=read_secrets(settings), omitted_max=settings.decision_omitted_max)
 
 
@@ -49,9 +45,5 @@ def create_catalogue(settings: Settings) -> Catalogue:
 
 
 def create_timeline(settings: Settings) -> Timeline:
-    """Return the timeline of an empty policies topic: only the policies of files.
-
-    Raises:
-        PolicyError, SettingsError: as raised by `create_catalogue`.
-    """
+    """Return the timeline of an empty policies topic: only the policies of files; as `create_catalogue`."""
     return Timeline(create_catalogue(settings), settings.app_id, round(settings.policy_settle_s * 1000))

@@ -122,10 +122,7 @@ class TopicsSink(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka sh
             self._is_assigned = True
 
     async def on_partitions_revoked(self, partitions: Iterable[TopicPartition]) -> None:
-        """Write the records of revoked partitions, or their next owners would read them again.
-
-        A failure is stored as in `on_partitions_assigned`.
-        """
+        """Write the records of revoked partitions, or their next owners would read them again."""
         async with self._lock:
             try:
                 await self._finish(partitions)
@@ -176,11 +173,7 @@ class TopicsSink(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka sh
                 await self._end(largest, self._sinks[largest])
 
     async def _take(self, partition: TopicPartition, sink: PartitionSink, records: Iterable[Any]) -> bool:
-        """Add records to the sink. Return False if another sink has written them and reading began again.
-
-        Raises:
-            TopicRecreatedError: an offset is lower than one that was read.
-        """
+        """Add records to the sink; return False if another sink has written them and reading began again."""
         for record in records:
             if (
                 sink.until is not None

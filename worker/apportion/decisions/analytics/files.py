@@ -1,8 +1,7 @@
 """Files of lines written into the tables, for users without Kafka; the rows are the same.
 
-A file counts as a topic of its own name with a single partition 0. A line's offset is its number, from 0. If
-the tables hold lines of the file already, writing continues after them. Number, size and the first line of
-each batch prove that those lines are from this file.
+A file counts as a topic of its own name with a single partition 0. A line's offset is its number, from 0.
+Writing continues after the lines that the tables hold, if they are proven to be from this file.
 """
 
 import re

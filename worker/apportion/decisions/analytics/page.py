@@ -1,8 +1,6 @@
 """A report as one HTML file that needs no server and no network.
 
-The content security policy allows these scripts (by digest), inline styles and `data:` images; nothing from a
-network. Text from clients (ids, kinds, names) is data in a block that no browser runs. The scripts show it as
-plain text.
+Text from clients (ids, kinds, names) is data in a block that no browser runs. The scripts show it as text.
 """
 
 from base64 import b64encode

@@ -134,11 +134,7 @@ def recognised(value: bytes | None) -> Any:
 
 
 def read(value: bytes | None) -> Any:
-    """Return the `Decision`, `DeadLetter` or `ContextUsage` that a record's value holds.
-
-    Raises:
-        UnreadableError: it holds none of them, or a decision of another version.
-    """
+    """Return the `Decision`, `DeadLetter` or `ContextUsage` of a record's value; raise UnreadableError."""
     if not value:
         raise UnreadableError(ErrorCode.EMPTY_VALUE, "the record has no value")
     try:

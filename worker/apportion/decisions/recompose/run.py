@@ -52,11 +52,8 @@ class Recomposition:
     def run(self, advance: Callable[[int], None]) -> Iterator[Finding]:
         """Yield each finding; `advance` is called with the number of events done.
 
-        Raises:
-            SettingsError: the secrets cannot be read.
-            InvalidSnapshotError: the snapshot was altered.
-            BrokerUnreachableError: the topics can no longer be read.
-            PartitionFailedError: one of these errors ended a parallel process.
+        Raises SettingsError, InvalidSnapshotError or BrokerUnreachableError, and PartitionFailedError for one
+        of these in a parallel process.
         """
         for result in self._results(None, advance):
             if isinstance(result, VerificationSummary):

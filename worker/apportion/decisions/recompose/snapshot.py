@@ -50,12 +50,9 @@ class SnapshotExistsError(Exception):
 class Kept(Struct, frozen=True):
     """The rows of one partition in the file.
 
-    - `partition`: the partition.
     - `offset`: the rows include all requests before it.
     - `changelog_offset`: the rows are from records of the changelog before it.
-    - `rows`: their number.
-    - `start`, `size_bytes`: their position and size in the file.
-    - `digest`: SHA-256 of their bytes, in hexadecimal.
+    - `start`, `size_bytes`, `digest`: their position in the file, and the SHA-256 of their bytes in hex.
     """
 
     partition: int

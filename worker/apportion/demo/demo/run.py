@@ -45,11 +45,7 @@ _STRATEGY = "lanes"
 
 
 def require_demo_policy(settings: Settings) -> None:
-    """Require that the workload's requests can be composed under the default policy.
-
-    Raises:
-        PolicyError, SettingsError: they cannot, or the policy cannot be read.
-    """
+    """Raise PolicyError or SettingsError if the workload's requests do not suit the default policy."""
     catalogue = create_catalogue(settings)
     named = {policy.strategy for policy in catalogue if policy.name == settings.default_policy}
     if named != {_STRATEGY}:

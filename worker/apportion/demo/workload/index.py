@@ -89,11 +89,7 @@ class Index:
         return "sha256:" + hashlib.sha256(msgspec.json.encode(bound)).hexdigest()
 
     def weight(self, word: str, without: Collection[str]) -> int:
-        """Return the weight of a word by its rarity.
-
-        It is log2 of the number of all files over the number of files with the word, not counting `without`,
-        rounded down, plus 1. It is 0 if there are none.
-        """
+        """Return 1 + log2 of all files over files with the word, not `without`, rounded down; or 0."""
         holders = self._holders("word", word)
         others = len(holders) - sum(path in holders for path in without)
         return (len(self._profiles) // others).bit_length() if others else 0
@@ -148,10 +144,7 @@ class Index:
         )
 
     def _resolved(self, importer: str, module: str) -> str | None:
-        """Return the file that a module's name most likely means; None if it is likely of another project.
-
-        A name of one part means a file in reach (`paths.in_reach`), as in most languages.
-        """
+        """Return the file that a module's name most likely means; None if it is likely of another project."""
         parts = paths.module_parts(module)
         best: tuple[int, float, str] | None = None
         for name in parts[-2:]:

@@ -14,11 +14,7 @@ RECORDING: Traversable = files("apportion.demo.workload").joinpath("recorded.jso
 
 
 def recorded(recording: Traversable = RECORDING) -> Iterator[bytes]:
-    """Yield the recorded events in order, each one line of JSON without its line feed.
-
-    Raises:
-        WorkloadError: the file is missing or damaged.
-    """
+    """Yield the recorded events, each one line of JSON without its line feed; raise WorkloadError."""
     try:
         with recording.open("rb") as compressed, lzma.open(compressed) as stream:
             for line in stream:

@@ -79,13 +79,10 @@ class FileChange(NamedTuple):
 
 
 class Repository:
-    """A context manager over two git processes that answer questions.
+    """A context manager over two git processes that answer questions; raises WorkloadError without git.
 
     The owner of the repository's folder is not checked (`safe.directory`), because its user named it and
     nothing in it is executed.
-
-    Raises:
-        WorkloadError: git is missing, or the folder is no repository.
     """
 
     def __init__(self, path: Path) -> None:
@@ -109,11 +106,7 @@ class Repository:
         self._trees.end()
 
     def resolve(self, revision: str) -> str:
-        """Return the oid of the commit that a revision names.
-
-        Raises:
-            WorkloadError: there are no commits at all, or none of this name.
-        """
+        """Return the oid of the commit that a revision names; raise WorkloadError if there is none."""
         oid = self._ask("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
         if oid is not None:
             return oid

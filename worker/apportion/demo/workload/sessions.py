@@ -37,10 +37,7 @@ def review(moment: Event) -> Event:
 
 
 def recall(moment: Event) -> Event:
-    """Return a request of a memory search under `categories`.
-
-    The agreement on a candidate is the number of candidates with its path.
-    """
+    """Return a memory search under `categories`; agreement is the number of candidates with the path."""
     counts = Counter(candidate.get("path") for candidate in moment["candidates"])
     offered = [
         _named(candidate)
@@ -53,7 +50,7 @@ def recall(moment: Event) -> Event:
 
 
 def habits(moment: Event) -> Event:
-    """Return a request with rules for an agent, under `tiers`; their contents are cut to 480 characters.
+    """Return rules for an agent, under `tiers`, cut to 480 characters.
 
     The activation of a rule is its relevance divided by the largest relevance of all rules.
     """

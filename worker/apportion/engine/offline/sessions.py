@@ -38,11 +38,7 @@ class Sessions:
         return outcome
 
     def answer(self, event: Event) -> tuple[Session, Answered | None]:
-        """Return the next row of an event's session, for `keep`, and the answer.
-
-        Raises:
-            EventError: the event is refused.
-        """
+        """Return the next row of an event's session, for `keep`, and the answer; raises as `handle`."""
         return self._composer.handle(event, self.session(event.tenant, event.session_id))
 
     def keep(self, event: Event, session: Session) -> None:

@@ -22,11 +22,7 @@ def load_policy(file: Traversable | Path) -> Policy:
 
 
 def read_policy(toml: bytes, source: str) -> Policy:
-    """Return the policy of a text in TOML.
-
-    Raises:
-        PolicyError: it is not TOML, or not a valid policy. The error lists all problems and names the source.
-    """
+    """Return the policy of a text in TOML; raises PolicyError as `load_policy`, with this source."""
     try:
         raw = tomllib.loads(toml.decode())
     except (ValueError, RecursionError) as error:  # a plain ValueError: an integer of thousands of digits
