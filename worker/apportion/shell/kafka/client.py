@@ -60,8 +60,6 @@ class Reply(Struct, frozen=True):
 
 
 class _Named(Struct, frozen=True):
-    """The fields of an event that its key needs; the worker checks the rest."""
-
     session_id: str
     tenant: str = "default"
     type: str | UnsetType = UNSET

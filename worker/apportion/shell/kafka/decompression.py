@@ -10,7 +10,6 @@ import cramjam
 
 _SNAPPY = 2
 _STREAMS = {1: cramjam.gzip.decompress_into, 3: cramjam.lz4.decompress_into, 4: cramjam.zstd.decompress_into}
-"""Decoders by Kafka's codec number."""
 _KEPT_BYTES = 1 << 20
 """Size up to which the target memory is kept for the next batch."""
 _XERIAL_MAGIC = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"

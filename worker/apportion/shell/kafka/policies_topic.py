@@ -131,11 +131,7 @@ class PolicyReader:
         """Publish this worker's policy files for its group, unless the topic already has the same files.
 
         Returns the refused records that were read meanwhile. The files count for the group once they have
-        settled; the group's first files always count.
-
-        Raises:
-            NotAllowedError, BrokerUnreachableError: as for `write`.
-            PoliciesUnreadError: the topic could not be read afterwards.
+        settled; the group's first files always count. Raises as `write` and `connected`.
         """
         latest, own = self.timeline.latest_files, self.timeline.own
         if latest is not None and [policy.digest for policy in latest] == [policy.digest for policy in own]:

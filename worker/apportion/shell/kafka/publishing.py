@@ -44,10 +44,8 @@ class PublishedPolicy(Struct, frozen=True):
 async def read_timeline(settings: Settings) -> Timeline:
     """Return the current timeline of the policies topic.
 
-    Raises:
-        PolicyError, SettingsError: this machine's own policies are wrong.
-        BrokerRefusedError, BrokerUnreachableError, NotAllowedError: the brokers cannot be used.
-        TopicsNotReadyError, PoliciesUnreadError: the topic cannot be read.
+    Raises PolicyError or SettingsError for this machine's own policies, and as `check_topics`,
+    `require_ready` and `PolicyReader.connected` for the topic.
     """
     timeline, _ = await _read(settings)
     return timeline

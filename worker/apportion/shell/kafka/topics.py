@@ -149,8 +149,7 @@ def changelog_topic(settings: Settings) -> str:
 def plan_topics(settings: Settings) -> tuple[Topic, ...]:
     """Return every topic: the worker's inputs, outputs and changelog, then the sink's usage topic.
 
-    A session's rows and outputs are on the partition of its events. The broker stamps the inputs, because
-    the order of policies and requests must not depend on a producer's clock.
+    The broker stamps the inputs: the order of policies and requests must not depend on a producer's clock.
     """
     stamped = ("message.timestamp.type", "LogAppendTime")
     history = _ms("min.compaction.lag.ms", settings.retention_s + _HISTORY_S)
@@ -244,7 +243,6 @@ def require_same_partitions(settings: Settings, reports: Iterable[TopicReport]) 
 
 
 async def _actual(admin: Any, plan: Iterable[Topic]) -> dict[str, _Actual]:
-    """Return the planned topics that exist, by name."""
     # Query all topics and configs: many brokers create a missing topic that a query names, and the embedded
     # broker hangs up on a query that names configs.
     names = {topic.name for topic in plan}

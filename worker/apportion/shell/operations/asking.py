@@ -1,7 +1,4 @@
-"""The client of a worker's health endpoints, for health checks of containers.
-
-A worker whose event loop is blocked does not answer, so the request has a timeout.
-"""
+"""The client of a worker's health endpoints, for health checks of containers."""
 
 from http.client import HTTPConnection, HTTPException
 

@@ -1,8 +1,4 @@
-"""Rate limit for repeated log lines of libraries, as when a broker is unreachable.
-
-Lines of Apportion always pass. So does the first line of each kind, except the kinds that also occur in
-normal operation. Suppressed lines are counted, and the end of a series of errors is reported.
-"""
+"""Rate limit for repeated log lines of libraries, as when a broker is unreachable."""
 
 import logging
 import re
@@ -33,7 +29,7 @@ class _Kind:
 
 
 class RepeatFilter(logging.Filter):
-    """Passes each kind of library line at most every 30 s, with a count, and reports when the series ends.
+    """Passes our lines, and each kind of library line at most every 30 s with a count; reports a series' end.
 
     Lines are of one kind if they have the same logger and the same template, ignoring numbers. A kind that
     occurs in normal operation passes only once it has lasted for three seconds.

@@ -1,8 +1,4 @@
-"""The worker's HTTP server: `/livez`, `/readyz` and `/metrics`.
-
-It uses aiohttp, which Faust depends on: aiohttp bounds requests and survives invalid ones. A slow scraper
-only delays its own connection.
-"""
+"""The worker's HTTP server: `/livez`, `/readyz` and `/metrics`, by aiohttp, on which Faust depends."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager

@@ -1,7 +1,4 @@
-"""The Faust app, built from the settings: one agent, one table, no web server, no automatic topics.
-
-Every timeout is set. Building an app connects to nothing.
-"""
+"""The Faust app, built from the settings: one agent, one table, no web server, no automatic topics."""
 
 import asyncio
 import os

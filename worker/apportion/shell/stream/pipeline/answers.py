@@ -1,8 +1,4 @@
-"""Answers: the output messages and the new session row of one record, computed without I/O.
-
-This module decides the headers and the maximum size of each message. The core decides an answer's content.
-The pipeline decides its order and time.
-"""
+"""Answers: the output messages, with their headers, and the new session row of one record, without I/O."""
 
 from collections.abc import Mapping
 from contextlib import suppress

@@ -36,9 +36,7 @@ class Batch(Struct):
     """Results of a partition's events, in their order.
 
     Attributes:
-        offset: Offset of the first event.
         next_offset: Offset after the last event. A `TurnQueue` replaces it by the first waiting event's.
-        events: Number of events.
         messages: Outputs by topic.
         before: For each changed session, its row before the batch; None: it had none.
         states: Changelog records of the changed sessions and of the `upkeep`, grouped by session.
@@ -47,12 +45,9 @@ class Batch(Struct):
             its last event if too many were refused.
         stream_time_us: Stream time after the batch; 0 with a `TurnQueue`.
         outcomes: For each event, its tenant's name in the dead letter share, and whether it was refused.
-        tally: The batch's counts for the metrics.
-        work_s: Duration of the composition, in seconds.
         composed_s: Monotonic time at which the composition ended.
         is_ahead: True if older events still wait. The batch then has answers only, and stops before an event
             that would be refused.
-        upkeep: Repairs of the changelog.
     """
 
     partition: int

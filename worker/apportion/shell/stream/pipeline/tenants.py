@@ -1,6 +1,5 @@
 """Scheduling of a partition's fetched events by tenant limits: a noisy tenant delays only its own events.
 
-The queue decides which waiting events are composed next in offset order, and which overtake older events.
 Events of a tenant, and so of a session, keep their order. The order depends only on the fetched and taken
 events, except that the limit of events per second uses a clock.
 """

@@ -1,7 +1,4 @@
-"""Recovery of session rows from the changelog, and checks that the topics match the commits.
-
-Workers recover their partitions with it; tools read rows with it from outside the group.
-"""
+"""Recovery of session rows from the changelog, and checks that the topics match the commits."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
