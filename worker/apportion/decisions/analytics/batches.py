@@ -1,9 +1,9 @@
 """Batches: the ranges of a partition's offsets that have rows in the tables.
 
 Each batch begins where the previous one ended. Its file `_batches/TOPIC/PARTITION/START.json` is created
-only once: of two sinks of a partition, the second gets an error. The file is created before the
-rows are written. If a sink is killed in between, the next one reads that range again and writes the rows under
-the same names.
+only once: of two sinks of one partition, the second gets an error. The file is created before the rows
+are written. If a sink is killed in between, the next one reads that range again and writes the rows
+under the same names.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,4 @@
-"""The lookup of one decision in the topics, and of its origin.
-
-Its events are searched in the partition that the decision names, by the key of its session.
-"""
+"""The lookup of one decision in the topics, and of its origin in the partition that the decision names."""
 
 from itertools import chain
 

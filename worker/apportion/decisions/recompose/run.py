@@ -99,10 +99,8 @@ def open_run(
 ) -> Iterator[Recomposition]:
     """Open a run over the topics as they are now. Sessions start with the snapshot's rows, if there is one.
 
-    Raises:
-        PolicyError, SettingsError: the policies that the settings name are invalid.
-        BrokerRefusedError, BrokerUnreachableError, PoliciesUnreadError, PartitionsChangedError,
-        TopicMissingError, NoSuchPartitionError: topics cannot be read.
+    Raises PolicyError or SettingsError for invalid policies, and as `require_topics`, `read_timeline` and
+    `settle` for topics that cannot be read.
     """
     topics = {settings.requests_topic, settings.policies_topic}
     topics |= {settings.decisions_topic, settings.dead_letters_topic}

@@ -1,8 +1,4 @@
-"""The origin of one recorded decision: its request, the session's row before it, and its policy.
-
-The decision is found by the beginning of its id. Its events are composed again. If the result differs from
-the record, there is no origin but a finding, as `verify` reports it.
-"""
+"""The origin of one recorded decision: its request, the session's row before it, and its policy."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import takewhile

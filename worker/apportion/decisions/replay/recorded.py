@@ -113,7 +113,7 @@ def request_name(tenant: str, session_id: str, request_id: str) -> bytes:
 
 
 def refusal_name(source: str) -> bytes:
-    """Return the name that a refused event and its dead letter share.
+    """Return the name of a refused event and its dead letter.
 
     `source` is the digest of the event's line, or its record as `topic/partition/offset`.
     """

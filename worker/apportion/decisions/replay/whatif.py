@@ -1,7 +1,4 @@
-"""Changes to requests and policies, and the differences between two compositions of one request.
-
-Pure: nothing is composed here.
-"""
+"""Changes to requests and policies, and the differences between two compositions of one request."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable
