@@ -1,7 +1,4 @@
-"""The engine and the policies that the settings describe, for the worker, the command and replay.
-
-The secrets and policy files that the settings name are read here.
-"""
+"""The engine and the policies that the settings and their files describe, for worker, command and replay."""
 
 from difflib import get_close_matches
 
@@ -22,11 +19,9 @@ def create_engine(settings: Settings) -> Engine:
 
 
 def create_catalogue(settings: Settings) -> Catalogue:
-    """Return the built-in policies and the policies in the settings' folder, including the default policy.
+    """Return the policies, built in and in the settings' folder; raise PolicyError or SettingsError.
 
-    Raises:
-        PolicyError: files are invalid. The error lists all problems of all files.
-        SettingsError: the folder cannot be read, or the default policy does not exist.
+    A PolicyError lists all problems of all files.
     """
     try:
         catalogue = load_catalogue(settings.policies)

@@ -97,11 +97,7 @@ class RegistryClient:
         return await self._call(RegisteredSchema, HTTPMethod.GET, ("subjects", subject, "versions", "latest"))
 
     async def register(self, subject: str, schema: bytes) -> None:
-        """Register a schema as the next version of a subject.
-
-        Raises:
-            SchemaRejectedError: the registry refuses it.
-        """
+        """Register a schema as the next version of a subject; raise SchemaRejectedError if it is refused."""
         path = ("subjects", subject, "versions")
         status, answer = await self._answer(HTTPMethod.POST, path, _schema(schema))
         if status in (HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY):
@@ -162,11 +158,7 @@ class RegistryClient:
 
 @asynccontextmanager
 async def open_registry(settings: Settings) -> AsyncIterator[RegistryClient]:
-    """Yield a client of the registry of the settings.
-
-    Raises:
-        SettingsError: a file of the settings cannot be read, or is invalid.
-    """
+    """Yield a client of the registry of the settings; raise SettingsError if a file cannot be used."""
     headers = {"Accept": _MEDIA_TYPE, "Content-Type": _MEDIA_TYPE, **_login(settings)}
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(ssl=_tls(settings)),

@@ -1,8 +1,4 @@
-"""The embedded broker as a context manager.
-
-The broker runs until the `with` block or the process ends. Only the watchdog signals the broker and touches
-its files.
-"""
+"""The embedded broker as a context manager. Only the watchdog signals the broker and touches its files."""
 
 import platform
 import subprocess

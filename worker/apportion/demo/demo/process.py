@@ -1,7 +1,4 @@
-"""Processes of the demo: workers, and the commands that verify and report their work.
-
-All processes end with the demo. If a worker fails, its last log lines are shown.
-"""
+"""Processes of the demo, which end with it: workers, and the commands that verify and report their work."""
 
 import asyncio
 import os

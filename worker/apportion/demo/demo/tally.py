@@ -34,7 +34,6 @@ class DemoTally:
 
     Attributes:
         policies: the sums by policy, in the order of their first decisions.
-        dead_letters: the number of dead letters.
         charged: tokens in the sessions' ledgers; it differs from `emitted` only after a wrong charge.
     """
 

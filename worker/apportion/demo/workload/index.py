@@ -1,8 +1,4 @@
-"""Index of the working folder at one moment: words, definitions, imports and roles of its files.
-
-It finds the files that could matter for a change. It is updated file by file, and its answers depend only on
-the current state of the folder.
-"""
+"""Index of the working folder at one moment: words, definitions, imports and roles of its files."""
 
 import hashlib
 import heapq
@@ -50,7 +46,6 @@ class Index:
         self._tree: str | None = None
         self._profiles: dict[str, _Profile] = {}
         self._found: defaultdict[str, dict[str, set[str]]] = defaultdict(dict)
-        """The files by kind of key, then by key."""
         self._profile = lru_cache(maxsize=1024)(self._read_profile)
         self._lines = lru_cache(maxsize=128)(lambda oid: lines(self._text(oid)))
         self.chunks = lru_cache(maxsize=128)(lambda oid: tuple(chunks(self._text(oid))))

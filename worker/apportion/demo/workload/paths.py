@@ -1,7 +1,4 @@
-"""Facts about a file from its path alone: its role, its module's name, and its distance to other paths.
-
-They follow conventions that are common across languages.
-"""
+"""Facts about a file from its path alone, by common conventions: its role, module's name, and distances."""
 
 import re
 from collections.abc import Iterable

@@ -1,7 +1,4 @@
-"""The recorded workload of the package: real sessions, for a demo without a repository.
-
-The file holds events as JSON lines, compressed with xz.
-"""
+"""The recorded workload of the package: real sessions, as JSON lines in a file compressed with xz."""
 
 import lzma
 from collections.abc import Iterator

@@ -50,10 +50,7 @@ _AUTHOR = re.compile(rb"^author [^\n]*<(?P<email>[^>\n]*)>", re.MULTILINE)
 
 
 class WorkloadError(Exception):
-    """The source of a workload is unusable.
-
-    `message` states the problem and the remedy. `place` is the repository, revision, object or file.
-    """
+    """The source of a workload is unusable; `place` is the repository, revision, object or file."""
 
     def __init__(self, code: str, message: str, place: str) -> None:
         super().__init__(f"{code}: {message} (at {place})")
@@ -126,10 +123,7 @@ class Repository:
         return commits
 
     def author_and_message(self, oid: str) -> tuple[bytes, str]:
-        """Return the author's e-mail, unchanged, and the message without outer white space.
-
-        A message that is not UTF-8 is read as ISO-8859-1; the encoding that the commit names is ignored.
-        """
+        """Return the author's e-mail, unchanged, and the message, in UTF-8 or else ISO-8859-1, stripped."""
         header, _, message = self._receive(self._request(oid)).partition(b"\n\n")
         author = _AUTHOR.search(header)
         try:

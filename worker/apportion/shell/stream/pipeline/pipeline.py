@@ -141,7 +141,7 @@ class Pipeline:
                 reading.cancel()
 
     async def _read(self) -> None:
-        """Read once, from all partitions that have room; drop records of revoked ones, which are read again."""
+        """Read once, from all partitions that have room; records of revoked ones are dropped."""
         async with self.position_lock:
             partitions = [partition for partition in self.flows if self.has_room(partition)]
             if not partitions:
