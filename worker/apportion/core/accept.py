@@ -40,8 +40,7 @@ _NO_CONSTRAINTS_DIGEST = digest(canonical_json(NO_CONSTRAINTS))
 class RecognisedRequest(Struct, frozen=True):
     """A request and the session's row at its time, before any policy has judged it.
 
-    `secret` is the session's fingerprint secret. `seen` is the first answer to the same request, or None.
-    `own` are the request's candidates with their ids. `history` are the messages of its conversation.
+    `seen` is the first answer to the same request, or None. `own` are the request's candidates with ids.
     """
 
     request: ContextRequest
@@ -147,8 +146,7 @@ def _check_fields(request: ContextRequest, strategy: Strategy[Any, Any]) -> None
 def _input_digest(request: ContextRequest, own: RequestCandidates, history: History | None) -> str:
     """Return the digest of the decoded request without `requested_at`.
 
-    Content enters as a digest. The candidates enter as their common digest, and the system prompt as the
-    digest of its text. Each layer, the history and the new message enter as digests of canonical JSON.
+    Contents and prompts enter as digests, candidates as their common digest, messages as canonical JSON.
     """
     parts: dict[str, Any] = {}
     if request.candidates is not UNSET:

@@ -1,7 +1,6 @@
 """Comparison of a recorded JSON line with the line composed again, and the first field that differs.
 
-Two lines are equal if they have the same JSON values under the same keys, each key once. The order of keys
-and white space do not matter. `run` is filled in by the shell and is not compared.
+Two lines are equal if they have the same JSON values under the same keys, each key once.
 """
 
 import json

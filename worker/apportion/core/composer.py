@@ -1,8 +1,4 @@
-"""Composers: an event and its session's row in, the next row and the answer out.
-
-A composer chooses between composing and publishing, and finds the policy of an event. The worker and the
-commands share it, so that they cannot differ.
-"""
+"""Composers, shared by worker and commands: event and row in, the session's next row and the answer out."""
 
 from collections.abc import Callable
 

@@ -42,10 +42,7 @@ class ConstraintList:
         self._matched |= matched
 
     def first(self, candidate_id: str, kind: str, lane: str, path: str | None) -> str:
-        """Return the place of the first constraint that matches the candidate, or the empty string.
-
-        Every matching constraint is recorded for `count`.
-        """
+        """Return the place of the first matching constraint, or ""; all matching ones are recorded."""
         if not self.given:
             return ""
         first = -1 if path is None else self._paths.get(path, -1)

@@ -76,10 +76,7 @@ class Timeline:
     def extended(
         self, records: Iterable[Record], bounds: Bounds
     ) -> tuple["Timeline", tuple[PolicyRefusal, ...]]:
-        """Return the timeline extended by the next records of the topic, and the refused records, in order.
-
-        A refused record changes nothing.
-        """
+        """Return the timeline extended by the next records, and the refused ones, which change nothing."""
         published, files = list(self.published), list(self.files)
         current = {change.key: change.policy for change in published}
         refusals = []
@@ -124,10 +121,7 @@ class Timeline:
 
     @property
     def holding_files(self) -> tuple[tuple[Policy, int | None], ...]:
-        """The group's latest policy files, each with the record time from which it counts; None: always.
-
-        If the topic has none, the worker's own files.
-        """
+        """The group's latest policy files, else own ones, each with the record time from which it counts."""
         since: dict[str, int | None] = {}
         for index, files in enumerate(self.files):
             counts_from_ms = files.counts_from_ms if index else None
@@ -234,7 +228,6 @@ def _files(value: bytes) -> tuple[Policy, ...]:
 
 
 def _object(value: bytes, kind: str) -> dict[str, Any]:
-    """Return the JSON object of an event of that type, without its `type`."""
     try:
         decoded = msgspec.json.decode(value)
     except RecursionError:

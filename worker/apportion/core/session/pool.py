@@ -1,7 +1,4 @@
-"""Pool of a session: artifacts that sources published, until they are retracted, expire or are evicted.
-
-The pool's bounds do not depend on a policy. A policy judges an artifact when a request is composed.
-"""
+"""Pool of a session: artifacts that sources published, until they are retracted, expire or are evicted."""
 
 from functools import cached_property
 

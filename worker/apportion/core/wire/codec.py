@@ -1,8 +1,4 @@
-"""Codec of events: JSON bytes to typed events and back, for the worker, the commands and replay.
-
-Decoding checks the types and the bounds that need no policy. The fields that a strategy needs are checked
-in `core.accept`.
-"""
+"""Codec of events: JSON bytes to typed events and back, with the checks that need no policy."""
 
 import re
 from collections.abc import Sequence

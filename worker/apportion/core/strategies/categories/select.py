@@ -1,8 +1,4 @@
-"""Selection in categories: candidates that their category, the reserve and the limit can pay for.
-
-A candidate is tested by its cost, then by the count of the text with it. Only
-added parts are counted for it. The final text is counted as a whole (see `docs/adr/0009-bounded-work.md`).
-"""
+"""Selection in categories: candidates that their category, the reserve and the limit can pay for."""
 
 from bisect import bisect, insort
 from collections.abc import Mapping, Sequence
@@ -91,11 +87,7 @@ def certified(
 
 
 def _counted(standing: list[Contender], task: Task[CategoriesPolicy, None]) -> tuple[str, int]:
-    """Return the text of the selected candidates, and its count.
-
-    If the count exceeds the limit because the reckoned count was too low, bisection rejects the last
-    candidates.
-    """
+    """Return the text and its count; bisection rejects the last ones if the reckoned count was too low."""
     tokens = [0] * (len(standing) + 1)
 
     def fits(kept: int) -> bool:

@@ -32,9 +32,7 @@ if TYPE_CHECKING:  # numpy, which requests without a query never need
 MARKER_TOKENS = 8
 """The extra tokens that a passage is charged, for the markers of omitted lines."""
 _PARTS_OF_ROOM = 4
-"""The number of passages that fit into a small room."""
 _BYTES_MAX = 4
-"""The most bytes of a character."""
 _NO_PARTS = (0,) * len(SCORE_PARTS)
 _NO_PATH = "\0"
 """The prefix of a candidate's home (see `query.relevance`) if it has no path; no path has this character."""
