@@ -176,8 +176,7 @@ class DiscountedParts(Discounted):
             of_owner.setdefault(owners[copy], copy)
         self._first_copies[first] = list(of_owner.values())[:2]
 
-    def _first_copy_beside(self, index: int) -> int | None:
-        """Return the first selected copy of a candidate's content, of another candidate."""
+    def _first_selected_copy(self, index: int) -> int | None:
         copies = self._first_copies.get(self._overlap.same[index], ())
         return next((copy for copy in copies if self._owners[copy] != self._owners[index]), None)
 
