@@ -55,10 +55,7 @@ class RecognisedRequest(Struct, frozen=True):
 
 
 class Accepted(Struct, frozen=True):
-    """An accepted request: its policy, its candidates, its limits, and the limit in tokens.
-
-    `status` is `composed` if candidates may be selected; otherwise it says why none may be.
-    """
+    """An accepted request, its limits, and its limit in tokens; `composed` if candidates may be selected."""
 
     asked: RecognisedRequest
     policy: Policy

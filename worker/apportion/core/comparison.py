@@ -29,10 +29,7 @@ class NotJsonError(ValueError):
 
 
 def compare(recorded: bytes, composed: bytes, ignored: Collection[str] = ("run",)) -> Different | None:
-    """Return the first difference of two lines without the `ignored` outer keys, None if they are equal.
-
-    Raises NotJsonError as `read` for the recorded line.
-    """
+    """Return the first difference without the `ignored` outer keys, or None; raises as `read`."""
     if recorded == composed or _only_run_added(recorded, composed):
         return None
     return _first(json.loads(composed), read(recorded), "$", ignored)

@@ -58,10 +58,7 @@ class RegisteredSchema(Struct, frozen=True):
     guid: UUID | None = None
 
     def header_value(self) -> bytes:
-        """Return the id as Confluent's clients read it from a header.
-
-        That is the byte 1 and the 16 bytes of the GUID, or the byte 0 and the id in 4 bytes, big-endian.
-        """
+        """Return the id for a header: byte 1 and the GUID, or byte 0 and the id in 4 bytes, big-endian."""
         if self.guid is not None:
             return b"\x01" + self.guid.bytes
         return b"\x00" + self.id.to_bytes(4, "big")

@@ -113,8 +113,7 @@ class Session(Struct, frozen=True, omit_defaults=True):
     def backed_off(self, backoff_prompts: int) -> frozenset[str]:
         """Return the ids that the next prompt may not inject.
 
-        An id that was injected n times waits n times the backoff. Example: with a backoff of 5, an id is
-        injected at prompts 1, 6 and 16.
+        An id that was injected n times waits n times the backoff: with 5, prompts 1, 6 and 16 inject it.
         """
         prompt = self.prompts + 1
         return frozenset(

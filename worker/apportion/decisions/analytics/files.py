@@ -36,9 +36,7 @@ def sink_lines(
 ) -> None:
     """Write the lines of a file that the tables do not hold yet; call `report` with each written batch.
 
-    Raises:
-        OtherFileError: the tables hold another file under this name; nothing is written.
-        StoreError, InTheWayError, TakenError: as raised by `PartitionSink`.
+    Raises OtherFileError before writing if the tables hold another such file, and as `PartitionSink`.
     """
     sink = PartitionSink(store, topic, 0)
     numbered = enumerate(lines)

@@ -139,12 +139,8 @@ def write_snapshot(
 ) -> tuple[Kept, ...]:
     """Write the current rows of the changelog; `advance` is called with the number of partitions done.
 
-    The file gets its name when it is complete.
-
-    Raises:
-        SnapshotExistsError: the file exists, and `force` is not set.
-        BrokerUnreachableError: the changelog could not be read.
-        ArtifactMissingError, UnreadableStateError: the changelog is incomplete, or from a newer version.
+    The file gets its name when it is complete. Raises SnapshotExistsError unless `force` is set,
+    BrokerUnreachableError, and the errors of `read_rows` for an incomplete or newer changelog.
     """
     if path.exists() and not force:
         raise SnapshotExistsError(path)

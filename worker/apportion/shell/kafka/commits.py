@@ -39,10 +39,7 @@ class SharedGroupError(Exception):
 
 
 async def read_commits(settings: Settings, partitions: Collection[int]) -> dict[int, CommittedOffset]:
-    """Return the commit of each partition; retries without a limit until the coordinator knows all of them.
-
-    Raises a KafkaError that a retry does not correct, for example if no ACL allows the group.
-    """
+    """Return the commit of each partition once the coordinator knows all; a lasting KafkaError is raised."""
     wanted = [TopicPartition(settings.requests_topic, partition) for partition in partitions]
     while True:
         try:

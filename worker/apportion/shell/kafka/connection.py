@@ -182,10 +182,7 @@ async def open_connection(settings: Settings, address: str) -> AsyncIterator[AIO
 
 
 async def why_unusable(settings: Settings) -> tuple[bool, str]:
-    """Ask each broker again, up to the first that refuses us, because clients only log the reason.
-
-    Returns whether a broker refuses us, and the reasons and remedies by address.
-    """
+    """Ask each broker why; return whether one refuses us, and the reasons and remedies by address."""
     whys = []
     for address in settings.brokers:
         try:

@@ -40,10 +40,7 @@ class EventSearch:
         return await found
 
     async def run(self) -> None:
-        """Read one partition after another until cancelled; connects at the first search.
-
-        Several tasks may run it, so that a long search does not delay all others.
-        """
+        """Read partitions for the searches until cancelled; several tasks may run it at once."""
         partition = await self._queue.get()
         async with open_reader(self._settings, "read_committed", FETCH_MAX_BYTES) as consumer:
             while True:

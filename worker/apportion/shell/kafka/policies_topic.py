@@ -79,9 +79,7 @@ class PolicyReader:
     async def connected(self) -> AsyncIterator[tuple[PolicyRefusal, ...]]:
         """Connect, read to the current end, and yield the refused records.
 
-        Raises:
-            NotAllowedError, BrokerUnreachableError: no ACL allows the read, or no broker answered in time.
-            PoliciesUnreadError: the topic's end was not reached.
+        Raises as `why_unanswered`, and PoliciesUnreadError if the topic's end was not reached.
         """
         consumer = RecordConsumer(
             **consumer_arguments(self._settings, "-policies"),
@@ -212,10 +210,9 @@ class PolicyReader:
 
 
 async def write(settings: Settings, records: Iterable[OutboundRecord]) -> tuple[RecordMetadata, ...]:
-    """Write a few records with a new producer; return their positions when all are durable.
+    """Write a few records with a new producer, and return their positions.
 
-    Raises:
-        NotAllowedError, BrokerUnreachableError: a record was not acknowledged; others may be written.
+    Raises as `why_unanswered`; some records may then be written.
     """
     producer = AIOKafkaProducer(
         **connection_arguments(settings),

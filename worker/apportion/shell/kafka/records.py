@@ -52,10 +52,9 @@ class RecordReader:
         """The client; use it only on its own event loop, through `wait`."""
 
     def read(self, *spans: OffsetSpan) -> tuple[Iterator[Record], ...]:
-        """Return an iterator over the committed records of each span; do not use earlier iterators any more.
+        """Return an iterator over the committed records of each span; do not use earlier ones any more.
 
-        Raises:
-            BrokerUnreachableError: the client failed; iterators also raise it after `request_timeout_s`.
+        Raises BrokerUnreachableError, also while iterating.
         """
         self.wait(self._assign(spans))
         return tuple(self._records(span) for span in spans)

@@ -115,12 +115,9 @@ class TopicsWatch:
         self._first: TopicsView | None = None
 
     async def follow(self) -> None:
-        """Look periodically until cancelled.
+        """Look periodically until cancelled; raise the StreamError of a change.
 
         A topic is gone only if two looks in a row miss it: a broker that has just started may miss it.
-
-        Raises:
-            AnotherClusterError, TopicGoneError, TopicRecreatedError: a topic or the cluster has changed.
         """
         missed = False
         while True:

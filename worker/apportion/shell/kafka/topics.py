@@ -147,10 +147,7 @@ def changelog_topic(settings: Settings) -> str:
 
 
 def plan_topics(settings: Settings) -> tuple[Topic, ...]:
-    """Return every topic: the worker's inputs, outputs and changelog, then the sink's usage topic.
-
-    The broker stamps the inputs: the order of policies and requests must not depend on a producer's clock.
-    """
+    """Return every topic; the broker stamps the inputs, as no producer's clock may set their order."""
     stamped = ("message.timestamp.type", "LogAppendTime")
     history = _ms("min.compaction.lag.ms", settings.retention_s + _HISTORY_S)
 

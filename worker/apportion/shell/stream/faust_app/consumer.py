@@ -23,12 +23,7 @@ _FINISH_S = 6.0
 
 
 class PipelineConsumer(Consumer):  # type: ignore[misc] # no type checker follows faust here
-    """Begins partitions in the pipeline, and commits the offsets that the pipeline returns.
-
-    Attributes:
-        is_recovering: True while rows are read, which has a deadline of its own.
-        is_assigned: True after the first assignment of this worker.
-    """
+    """Begins partitions in the pipeline, and commits the offsets that the pipeline returns."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._committing = asyncio.Lock()
@@ -43,10 +38,7 @@ class PipelineConsumer(Consumer):  # type: ignore[misc] # no type checker follow
         return MemberThread(self, loop=self.loop, beacon=self.beacon)
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
-        """Accept partitions, paused until their recovery ends.
-
-        A partition that was added after the start has no changelog, so it ends the worker.
-        """
+        """Accept partitions, paused until their recovery ends; one that was added since ends the worker."""
         self._moved_s = monotonic()
         self._assigned = object()
         partitions = self.app.settings.partitions

@@ -33,10 +33,7 @@ VALUE_MAX_BYTES = MESSAGE_MAX_BYTES - (64 << 10)
 
 
 class Answer(Struct, frozen=True):
-    """The result of one event: the row that marks it as answered, and its messages.
-
-    An artifact has no outcome and no messages. `took_s` is the time of composition.
-    """
+    """The result of one event: the row that marks it as answered, and a request's messages."""
 
     row: Row
     outcome: Answered | None = None

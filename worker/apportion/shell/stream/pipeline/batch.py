@@ -102,10 +102,7 @@ class BatchComposer:
         *,
         is_ahead: bool = False,
     ) -> Batch:
-        """Return a batch of the records from index `start` on, and apply its changes to the rows.
-
-        The event at offset `set_aside` is refused without being composed. `is_ahead`: see `Batch`.
-        """
+        """Return a batch from index `start` on, applied to the rows; refuse the event at `set_aside`."""
         first, began_s = records[start], monotonic()
         batch = Batch(first.partition, first.offset, first.offset, 0, {}, {}, [], 0)
         batch.is_ahead = is_ahead
@@ -124,10 +121,7 @@ class BatchComposer:
         return batch
 
     def compose_repairs(self, rows: PartitionRows, partition: int, offset: int, stream_time_us: int) -> Batch:
-        """Return a batch of changelog repairs only, without events.
-
-        `offset` and `stream_time_us` are the values after the previous batch, so the commit does not change.
-        """
+        """Return a batch of changelog repairs only; the offset and time are the previous batch's."""
         batch = Batch(partition, offset, offset, 0, {}, {}, [], 0)
         batch.stream_time_us, batch.stream_time_before_us = stream_time_us, rows.time.seen_us
         self._close(batch, rows)

@@ -38,11 +38,7 @@ TenantOutcome: TypeAlias = tuple[str, bool]
 
 
 class Window:
-    """The last durable events of one partition.
-
-    `seen` counts all of its events. `answered` are the last tenants with an event that was not refused,
-    ordered by their latest such event.
-    """
+    """The last durable events of a partition, the number of all, and the tenants answered last."""
 
     def __init__(
         self, seen: int = 0, last: Iterable[TenantOutcome] = (), answered: Iterable[str] = ()

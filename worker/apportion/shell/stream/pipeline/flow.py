@@ -56,10 +56,7 @@ class Flow:
         queue: Queue,
         event_failures_max: int = 0,
     ) -> None:
-        """Begin at the committed offset with its metadata; None: nothing is committed.
-
-        An event that has ended `event_failures_max` workers is set aside; 0: never.
-        """
+        """Begin at a committed offset or None; set aside an event that ended `event_failures_max` workers."""
         self.partition = partition
         self.rows = rows
         self.queue = queue

@@ -49,11 +49,7 @@ class GapWatch:
             await self.look()
 
     async def look(self) -> None:
-        """Read the present gaps. If brokers do not answer, the next look reads them.
-
-        Raises:
-            ChangelogDamagedError, UnreadableStateError: a record cannot be read, or is of a newer version.
-        """
+        """Read the present gaps, if brokers answer; raise ChangelogDamagedError or UnreadableStateError."""
         flows = [flow for flow in self._pipeline.flows.values() if not flow.is_over]
         if not flows:
             return

@@ -69,10 +69,7 @@ class Buckets:
 
 
 class TenantQueue:
-    """The waiting events of a partition.
-
-    An event that its row has already processed (`is_seen`) gives no output, and uses up no tenant limit.
-    """
+    """The waiting events of a partition; one that is already processed uses up no tenant limit."""
 
     def __init__(
         self, limits: TenantLimits, buckets: Buckets, is_seen: Callable[[ConsumerRecord], bool]

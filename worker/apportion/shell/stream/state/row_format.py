@@ -53,10 +53,7 @@ NO_HEADERS: Headers = ()
 
 
 class UnreadableRowError(ValueError):
-    """A record has a format that this version does not know.
-
-    Raised by `decode_row`, `is_row`, `seen_offset_of` and `timestamp_ms_of`.
-    """
+    """A record has a format that this version does not know."""
 
 
 class Row(Struct, frozen=True, gc=False):
