@@ -21,7 +21,7 @@ from apportion.settings import Settings
 from apportion.shell.kafka.admin import BrokerUnreachableError, why_unanswered
 from apportion.shell.kafka.connection import close_consumer, connection_arguments, consumer_arguments
 from apportion.shell.kafka.groupless_consumer import read_to
-from apportion.shell.kafka.outbound import OutboundRecord
+from apportion.shell.kafka.producer import OutboundRecord
 from apportion.shell.kafka.record_batches import record_of
 from apportion.shell.kafka.record_consumer import RecordConsumer
 from apportion.shell.kafka.topics import MESSAGE_MAX_BYTES

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.structs import RecordMetadata
+from msgspec import Struct
 
 from apportion.settings import Settings
 from apportion.settings.value_types import Compression
@@ -20,6 +21,16 @@ _RECORD_OVERHEAD_BYTES = 64
 
 Entry: TypeAlias = tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes]]]
 """A record's key, value and headers."""
+
+
+class OutboundRecord(Struct, frozen=True, gc=False):
+    """A record to send, and its partition."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes
+    headers: tuple[tuple[str, bytes], ...] = ()
 
 
 class Sent:

@@ -12,8 +12,8 @@ from apportion.core.policies.timeline import PolicyRefusal, Timeline, policy_key
 from apportion.core.strategy_api.policy import Policy
 from apportion.engine.assembly import create_timeline
 from apportion.settings import Settings
-from apportion.shell.kafka.outbound import OutboundRecord
 from apportion.shell.kafka.policies_topic import PARTITION, PolicyReader, write
+from apportion.shell.kafka.producer import OutboundRecord
 from apportion.shell.kafka.topics import check_topics, require_ready
 
 

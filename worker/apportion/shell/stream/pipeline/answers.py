@@ -21,8 +21,8 @@ from apportion.core.wire.cloudevents import EventHeaders
 from apportion.core.wire.dead_letter import dead_letter, holding
 from apportion.core.wire.record import Record
 from apportion.settings import Settings
-from apportion.shell.kafka.outbound import OutboundRecord
 from apportion.shell.kafka.output_ownership import source_of
+from apportion.shell.kafka.producer import OutboundRecord
 from apportion.shell.kafka.topics import MESSAGE_MAX_BYTES
 from apportion.shell.stream.pipeline.verifier import ShareVerifier
 from apportion.shell.stream.state.row_format import Row

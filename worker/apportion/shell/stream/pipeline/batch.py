@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.wire.record import Record
 from apportion.shell.kafka.faults import StreamError
-from apportion.shell.kafka.outbound import OutboundRecord
+from apportion.shell.kafka.producer import OutboundRecord
 from apportion.shell.kafka.record_batches import record_of
 from apportion.shell.operations.log import RefusalLog
 from apportion.shell.operations.tally import BatchTally

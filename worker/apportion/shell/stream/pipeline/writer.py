@@ -10,8 +10,7 @@ from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
-from apportion.shell.kafka.outbound import OutboundRecord
-from apportion.shell.kafka.producer import Entry, RecordProducer, Sent
+from apportion.shell.kafka.producer import Entry, OutboundRecord, RecordProducer, Sent
 from apportion.shell.stream.pipeline.batch import Batch
 from apportion.shell.stream.pipeline.membership import Membership
 from apportion.shell.stream.state.rows import PartitionRows
