@@ -14,6 +14,7 @@ from aiokafka.structs import ConsumerRecord
 from apportion.settings import Settings
 from apportion.shell.kafka.connection import close_consumer, consumer_arguments
 from apportion.shell.kafka.faults import OffsetOutOfRangeError
+from apportion.shell.kafka.groupless_consumer import named
 from apportion.shell.kafka.record_consumer import RecordConsumer
 
 _PARTITION_FETCH_MAX_BYTES = 1 << 20
@@ -74,10 +75,7 @@ class RequestReader:
         begins = await self._client.beginning_offsets([topic_partition])
         ends = await self._client.end_offsets([topic_partition])
         return OffsetOutOfRangeError(
-            f"{topic_partition.topic} partition {topic_partition.partition}",
-            offset,
-            begins[topic_partition],
-            ends[topic_partition],
+            named(topic_partition), offset, begins[topic_partition], ends[topic_partition]
         )
 
     async def ends(self, partitions: Collection[int]) -> Mapping[int, int]:
