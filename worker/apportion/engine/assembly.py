@@ -40,5 +40,5 @@ def create_catalogue(settings: Settings) -> Catalogue:
 
 
 def create_timeline(settings: Settings) -> Timeline:
-    """Return the timeline of an empty policies topic: only the policies of files; as `create_catalogue`."""
+    """Return the timeline of an empty policies topic; raises as `create_catalogue`."""
     return Timeline(create_catalogue(settings), settings.app_id, round(settings.policy_settle_s * 1000))

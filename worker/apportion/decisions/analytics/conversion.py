@@ -61,7 +61,10 @@ class _NotPlainError(Exception):
 
 
 def convert(lines: RecordLines) -> Mapping[Table, pa.Table]:
-    """Return the rows of all tables, by offset, then rank; besides candidates, a record has one row."""
+    """Return the rows of all tables, ordered by offset, then by rank.
+
+    Every record has a row in exactly one table, apart from the rows of its candidates.
+    """
     indices_of: dict[Any, list[int]] = {kind: [] for kind in _TABLES}
     wrong = {
         index: UnreadableError(ErrorCode.UNREADABLE_RECORD, reason)

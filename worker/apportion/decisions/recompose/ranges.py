@@ -94,7 +94,7 @@ def settle(
 def settle_spans(
     settings: Settings, reader: RecordReader, topics: Collection[str], selection: RecordSelection
 ) -> tuple[OffsetSpan, ...]:
-    """Return the offsets to read by topic, then partition, selected by record time; as `settle`."""
+    """Return the offsets to read by topic, then partition, selected by record time; raises as `settle`."""
     offsets = _Offsets(settings, reader.client, range(settings.partitions))
     return tuple(chain.from_iterable(reader.wait(offsets.spans(topic, selection)) for topic in topics))
 

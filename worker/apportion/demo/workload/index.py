@@ -84,7 +84,7 @@ class Index:
         return "sha256:" + hashlib.sha256(msgspec.json.encode(bound)).hexdigest()
 
     def weight(self, word: str, without: Collection[str]) -> int:
-        """Return 1 + log2 of all files over files with the word, not `without`, rounded down; or 0."""
+        """Return 1 + log2(all files / files with the word), rounded down; or 0. `without` is left out."""
         holders = self._holders("word", word)
         others = len(holders) - sum(path in holders for path in without)
         return (len(self._profiles) // others).bit_length() if others else 0

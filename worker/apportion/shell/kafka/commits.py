@@ -39,7 +39,7 @@ class SharedGroupError(Exception):
 
 
 async def read_commits(settings: Settings, partitions: Collection[int]) -> dict[int, CommittedOffset]:
-    """Return the commit of each partition once the coordinator knows all; a lasting KafkaError is raised."""
+    """Return the commit of each partition, with retries; raise a KafkaError that no retry corrects."""
     wanted = [TopicPartition(settings.requests_topic, partition) for partition in partitions]
     while True:
         try:

@@ -100,7 +100,7 @@ class PolicyReader:
             await close_consumer(consumer)
 
     async def read_from(self, consumer: Any) -> tuple[PolicyRefusal, ...]:
-        """Read with a consumer from its position to the topic's end; return and raise as `connected`."""
+        """Read with a consumer to the topic's end; return the refused records; raise PoliciesUnreadError."""
         self._consumer = consumer
         try:
             return await self.look()
@@ -161,7 +161,7 @@ class PolicyReader:
                 self._failed = ""
 
     async def current(self) -> None:
-        """Wait for a recent read to the topic's end; PoliciesUnreadError after `request_timeout_s`."""
+        """Wait until a recent read has reached the topic's end; raise PoliciesUnreadError at the timeout."""
         if self._is_current:
             return
         try:

@@ -315,7 +315,7 @@ class FetchedRecords:
 
 
 def _varint(data: Buffer, at: int) -> tuple[int, int]:
-    """Return a zigzag number of up to ten bytes, and the index after it; raise IndexError if it is longer."""
+    """Return a zigzag number, and the index after it; raise IndexError if it does not end in ten bytes."""
     byte = data[at]
     at += 1
     number = byte & 0x7F
@@ -331,7 +331,7 @@ def _varint(data: Buffer, at: int) -> tuple[int, int]:
 
 
 def _nullable_bytes(data: Buffer, at: int, data_end: int) -> tuple[bytes | None, int]:
-    """Return length-prefixed bytes (None for a negative length), and the index after them; as `_varint`."""
+    """Return length-prefixed bytes or None, and the index after them; raise IndexError or ValueError."""
     length, at = _varint(data, at)
     if length < 0:
         return None, at

@@ -147,7 +147,8 @@ def changelog_topic(settings: Settings) -> str:
 
 
 def plan_topics(settings: Settings) -> tuple[Topic, ...]:
-    """Return every topic; the broker stamps the inputs, as no producer's clock may set their order."""
+    """Return every topic: the worker's inputs, outputs and changelog, then the sink's usage topic."""
+    # The order of policies and requests must not depend on a producer's clock.
     stamped = ("message.timestamp.type", "LogAppendTime")
     history = _ms("min.compaction.lag.ms", settings.retention_s + _HISTORY_S)
 
@@ -179,7 +180,7 @@ def _ms(name: str, seconds: int) -> tuple[str, str]:
 
 
 async def check_topics(settings: Settings) -> tuple[TopicReport, ...]:
-    """Compare the topics with their plan, and return the reports in the plan's order; as `admin_client`."""
+    """Compare the topics with their plan; the reports are in its order; raises as `admin_client`."""
     plan = plan_topics(settings)
     async with admin_client(settings) as admin:
         actual = await _actual(admin, plan)

@@ -69,11 +69,14 @@ class TransactionalProducer(RecordProducer):
         await self._client.send_offsets_to_transaction(offsets, self._settings.app_id)
 
     async def commit(self) -> None:
-        """Commit the transaction, if no batch was refused; after a KafkaError the outcome is unknown."""
+        """Commit the transaction; after a KafkaError its outcome may be unknown.
+
+        The caller must check before that no record batch was refused.
+        """
         await self._client.commit_transaction()
 
     async def abort(self) -> None:
-        """Abort an open transaction, unless it is being committed; or the next producer aborts it."""
+        """Abort an open transaction, unless it is being committed."""
         if self._client._txn_manager.state in _OPEN:  # noqa: SLF001 - the client does not expose its state
             with suppress(KafkaError, TimeoutError):
                 async with asyncio.timeout(_ABORT_S):

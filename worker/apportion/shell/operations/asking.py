@@ -13,7 +13,7 @@ class UnhealthyError(Exception):
 
 
 def ask(host: str, port: int, path: str, timeout_s: float) -> None:
-    """Request the health endpoint `path`; raise UnhealthyError unless it answers well in time."""
+    """Request the health endpoint `path`; raise UnhealthyError unless it answers 200 within `timeout_s`."""
     connection = HTTPConnection(_ANYWHERE.get(host, host), port, timeout=timeout_s)
     try:
         connection.request("GET", path)

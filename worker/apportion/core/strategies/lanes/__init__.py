@@ -140,7 +140,7 @@ class LanesStrategy:
         return LanesPart(request.vitals, requirements, session, tuple(sorted(terms_of(request.query))))
 
     def compose(self, task: LanesTask) -> Verdicts:
-        """Select by floors, ceilings and score; render, and shrink or drop to fit the limit."""
+        """Select by floors, ceilings and score; render, and shrink or drop to fit; raise EventError."""
         policy, lanes = task.policy, open_lanes(task.policy, task.own.lane_requirements)
         ranked = _ranked(task, lanes)
         if not task.limit_tokens:

@@ -104,6 +104,7 @@ class MemberThread(AIOKafkaConsumerThread):  # type: ignore[misc] # no type chec
 
     def group_failure(self) -> str | None:
         """Return why the client has left its group; None: it has not, or is still connecting."""
+        # The client keeps this error for the next poll and stops working, but this worker never polls it.
         coordinator = None if self._consumer is None else self._consumer._coordinator  # noqa: SLF001 - see above
         if coordinator is None:  # the client still connects
             return None
@@ -121,7 +122,10 @@ class MemberThread(AIOKafkaConsumerThread):  # type: ignore[misc] # no type chec
         return {TP(*tp): (commit.offset, commit.metadata) for tp, commit in found.items()}
 
     async def ends(self, partitions: Collection[TP]) -> Mapping[TP, int]:
-        """Return the high watermarks, past Faust's queue of calls; raise KafkaError without an answer."""
+        """Return the high watermarks of partitions; raise KafkaError if a leader does not answer.
+
+        It does not use Faust's queue of calls, where a call that waits for a broker delays the next.
+        """
         asking = self._ensure_consumer().end_offsets([TopicPartition(*tp) for tp in partitions])
         found = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asking, self.thread_loop))
         return {TP(*tp): offset for tp, offset in found.items()}

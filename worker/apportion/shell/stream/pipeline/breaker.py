@@ -142,7 +142,7 @@ class DeadLetterShare:
         self._judge(tenant, own)
 
     def refused(self, tenant: str) -> None:
-        """Count a refused event; raise TooManyDeadLettersError if most tenants and all exceed the share."""
+        """Count a refused event; raise TooManyDeadLettersError if too many of most tenants are refused."""
         self._refuse(tenant)
         few = len(self._tenants) < _FEW_TENANTS
         enough = self._seen >= self._window * (_WINDOWS_OF_FEW if few else 1)

@@ -139,7 +139,7 @@ def entries(messages: Iterable[OutboundRecord]) -> list[tuple[Entry]]:
 
 
 async def acknowledged(sent: Sequence[Sent]) -> None:
-    """Wait until all record batches are durable, or one fails; an earlier failure is raised at the end."""
+    """Wait until all record batches are durable, or raise the KafkaError of one that failed meanwhile."""
     if waiting := [part.acknowledged for part in sent if not part.acknowledged.done()]:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_EXCEPTION)
     for part in sent:

@@ -104,7 +104,7 @@ def encode_row(row: Row) -> bytes:
 
 
 def decode_row(value: bytes, pool: Sequence[Pooled] = ()) -> Row:
-    """Return the row of a record; `pool` has its artifacts in order. A ValidationError: a newer version."""
+    """Return the row of a record; `pool` has its artifacts in order; raise ValidationError if it is newer."""
     _, seen_offset, _, timestamp_ms, count = _prefix(value)
     names = artifact_names(value)
     assert len(pool) == count, "a row is joined with its artifacts before it is decoded"

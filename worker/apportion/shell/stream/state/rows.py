@@ -129,7 +129,10 @@ class PartitionRows:
         self._changed[key] = with_names(row, self.row(key)) if row.session.pool else row
 
     def changes(self, keys: Iterable[bytes]) -> list[list[StateRecord]]:
-        """Return a group of records for each changed session, which must be in one record batch."""
+        """Return a group of records for each changed session.
+
+        A group must be in one record batch: after a crash between its records, answers would differ.
+        """
         changed = self._changed
         return [self._records(key, row) for key in keys if (row := changed.pop(key, None)) is not None]
 
