@@ -146,7 +146,7 @@ class Timeline:
     def _change(
         self, record: Record, current: Mapping[str, Policy | None], bounds: Bounds
     ) -> Published | Files | None:
-        """Return the change of a record, given the current versions; None for a key of other groups."""
+        """Return the change to the current versions; None for a key of other groups; raise EventError."""
         require_readable(record)
         counts_from_ms = record.timestamp_ms + self._settle_ms
         if record.key is not None and record.key.startswith(_RESERVED):

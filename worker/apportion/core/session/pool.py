@@ -58,7 +58,7 @@ def published(
 
 
 def retracted(pool: tuple[Pooled, ...], event: ContextRetraction) -> tuple[Pooled, ...]:
-    """Return the pool without the artifact of that id, or of that path, kind, lane and chunk index."""
+    """Return the pool without an artifact, by id or by path, kind, lane and chunk; raise EventError."""
     if event.id is not UNSET:
         return tuple(artifact for artifact in pool if artifact.id != event.id)
     if event.path is UNSET:

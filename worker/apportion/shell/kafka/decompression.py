@@ -46,7 +46,7 @@ class Decompressor:
 
 
 def _snappy(data: memoryview, target: Any) -> int:
-    """Decompress a raw block, or framed blocks, into the target; return the number of bytes."""
+    """Decompress a raw block, or framed blocks; return the size; raise DecompressionError or ValueError."""
     if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
         return int(cramjam.snappy.decompress_raw_into(data, target))
     written, at = 0, len(_XERIAL_MAGIC)

@@ -156,7 +156,7 @@ class BatchComposer:
         batch.next_offset = record.offset + 1
 
     def _answer(self, batch: Batch, rows: PartitionRows, record: Record, *, set_aside: bool) -> None:
-        """Store an event's answer and new row; skip it if its row has already processed it."""
+        """Store an event's answer and new row, unless the row has processed it; raise EventError."""
         key = record.key
         row = rows.row(key) if key else None
         if row is not None and row.seen_offset >= record.offset:
