@@ -5,7 +5,7 @@ from time import thread_time
 from aiokafka.producer.message_accumulator import BatchBuilder
 
 from apportion.settings.value_types import Compression
-from apportion.shell.kafka.outbound import OutboundRecord
+from apportion.shell.kafka.producer import OutboundRecord
 from apportion.shell.kafka.topics import MESSAGE_MAX_BYTES
 from benchmarks.shell.events import Workload
 from benchmarks.shell.in_process import Shell

@@ -64,10 +64,7 @@ def require_free(path: Path | None, option: str, *, force: bool) -> None:
 
 @contextmanager
 def naming(file: BinaryIO) -> Iterator[None]:
-    """Turn errors of an open file, such as a full disk, into a CommandError that names the file.
-
-    A closed reader of stdout is no such error: Typer then ends silently.
-    """
+    """Turn errors of an open file into a CommandError that names it, except a closed reader of stdout."""
     try:
         yield
     except (OSError, EOFError, zlib.error) as error:  # the last two: of a damaged gzip file

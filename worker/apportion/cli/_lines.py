@@ -22,12 +22,9 @@ _OUR_TYPE = re.compile(rb'\s*\{\s*"type"\s*:\s*"(context-[a-z-]+)"')
 
 
 def lines_of(source: BinaryIO, line_max_bytes: int, holding: Sequence[str]) -> "Iterator[Record]":
-    """Yield the lines of a file that holds records of these types.
+    """Yield the lines of a file that holds records of these types, or raise CommandError.
 
     An empty file is named on stderr, unless it would hold dead letters.
-
-    Raises:
-        CommandError: the file cannot be read, or begins with a record of another type of ours.
     """
     from apportion.engine.offline.lines import read_lines
 

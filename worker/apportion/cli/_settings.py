@@ -63,10 +63,7 @@ def read_settings(ctx: typer.Context, **own: Any) -> "Settings":
 
 @cache
 def _make_flags(shown: tuple[str, ...], *, explained: bool) -> list[Any]:
-    """Return the flags, which Typer makes from the signature of a function that has them as parameters.
-
-    They have help texts only if `explained`, because reading the texts is slow.
-    """
+    """Return the flags, made by Typer from a signature; help texts are slow to read: only if `explained`."""
     from apportion.settings import FILE_NAME, NAMES, SECRETS
 
     def carrier() -> None: ...

@@ -30,10 +30,7 @@ def open_file_run(
 ) -> "Iterator[tuple[Verification, Iterator[Record], ExitStack]]":
     """Yield a verification of files, its events, and the stack that ends the progress bar named `what`.
 
-    `-` is stdin, but not for dead letters.
-
-    Raises:
-        PolicyError, SettingsError: the policies or secrets that the settings name are wrong.
+    `-` is stdin, but not for dead letters. Raises PolicyError or SettingsError.
     """
     from apportion.decisions.replay.log import LINE_MAX_BYTES
     from apportion.decisions.replay.recorded_files import verification_of

@@ -1,4 +1,1 @@
-"""Documents that describe the topics: JSON Schemas made from the core's types, and their registration.
-
-No record is read or written here.
-"""
+"""Documents that describe the topics: JSON Schemas made from the core's types, and their registration."""

@@ -1,4 +1,1 @@
-"""The pure core: it makes every decision about a context, and imports no other package.
-
-It does no I/O, reads no clock, uses no randomness and writes no log.
-"""
+"""The pure core, without I/O, clock, randomness and log: it makes every decision about a context."""

@@ -40,8 +40,7 @@ _NO_CONSTRAINTS_DIGEST = digest(canonical_json(NO_CONSTRAINTS))
 class RecognisedRequest(Struct, frozen=True):
     """A request and the session's row at its time, before any policy has judged it.
 
-    `secret` is the session's fingerprint secret. `seen` is the first answer to the same request, or None.
-    `own` are the request's candidates with their ids. `history` are the messages of its conversation.
+    `seen` is the first answer to the same request, or None. `own` are the request's candidates with ids.
     """
 
     request: ContextRequest
@@ -56,10 +55,7 @@ class RecognisedRequest(Struct, frozen=True):
 
 
 class Accepted(Struct, frozen=True):
-    """An accepted request: its policy, its candidates, its limits, and the limit in tokens.
-
-    `status` is `composed` if candidates may be selected; otherwise it says why none may be.
-    """
+    """An accepted request, its limits, and its limit in tokens; `composed` if candidates may be selected."""
 
     asked: RecognisedRequest
     policy: Policy
@@ -74,8 +70,7 @@ def recognise(request: ContextRequest, session: Session, secrets: Secrets) -> Re
     """Return the request with its session's row, and the first answer if the session has answered it before.
 
     Raises:
-        EventError: a candidate or its path is refused, or a message has no canonical JSON.
-        EventError: the session has answered a different request with that `request_id`.
+        EventError: a candidate, path or message is refused, or the `request_id` had a different request.
     """
     event_us = event_time_us(request.requested_at)
     before = session_at(session, event_us)
@@ -96,11 +91,7 @@ def recognise(request: ContextRequest, session: Session, secrets: Secrets) -> Re
 
 
 def accept(asked: RecognisedRequest, policy: Policy) -> Accepted:
-    """Check a recognised request under its policy, and prepare its candidates.
-
-    Raises:
-        EventError: a field, a candidate or a constraint is refused, or the policy needs a missing secret.
-    """
+    """Check a recognised request under its policy, and prepare its candidates; raise EventError."""
     request, before, strategy = asked.request, asked.before, STRATEGIES[policy.strategy]
     _check_fields(request, strategy)
     if policy.marks_items and asked.secret is None:
@@ -152,8 +143,7 @@ def _check_fields(request: ContextRequest, strategy: Strategy[Any, Any]) -> None
 def _input_digest(request: ContextRequest, own: RequestCandidates, history: History | None) -> str:
     """Return the digest of the decoded request without `requested_at`.
 
-    Content enters as a digest. The candidates enter as their common digest, and the system prompt as the
-    digest of its text. Each layer, the history and the new message enter as digests of canonical JSON.
+    Contents and prompts enter as digests, candidates as their common digest, messages as canonical JSON.
     """
     parts: dict[str, Any] = {}
     if request.candidates is not UNSET:

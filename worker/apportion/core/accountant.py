@@ -1,7 +1,4 @@
-"""Accounting of a strategy's verdicts: items, entries, groups, margins, reasons and counts.
-
-The rules are the same for every strategy. Every candidate gets one entry. No text is measured here.
-"""
+"""Accounting of a strategy's verdicts: items, entries, groups, margins, reasons and counts."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
@@ -72,7 +69,6 @@ class Composition(Output, frozen=True, kw_only=True):
     """One for each candidate that the strategy saw, by rank."""
     groups: tuple[Group, ...] = ()
     items: tuple[ComposedItem, ...] = ()
-    """The selected candidates, in the order of the text."""
     estimated_tokens: int = 0
     """The sum that the selection charged."""
     certificate: Opt[Certificate] = UNSET
@@ -98,7 +94,6 @@ class Composition(Output, frozen=True, kw_only=True):
 
 
 NOTHING = Composition(status=Status.EMPTY)
-"""The composition of a request for which no strategy runs."""
 
 
 def account(answer: Verdicts, withheld: Reason | None) -> Composition:

@@ -1,7 +1,4 @@
-"""The two events of an answer: the composed context and the decision.
-
-Both are functions of the answer and the engine. The decision holds no content and no path.
-"""
+"""The two events of an answer: the composed context, and the decision without content and paths."""
 
 from collections.abc import Sequence
 from typing import Any

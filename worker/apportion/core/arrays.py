@@ -1,7 +1,4 @@
-"""NumPy, which only overlap and queries need. Modules that use it are imported on demand.
-
-Without NumPy, importing this module raises MissingExtraError.
-"""
+"""NumPy, which only overlap and queries need; importing this without it raises MissingExtraError."""
 
 from apportion.core.errors import MissingExtraError
 

@@ -1,7 +1,4 @@
-"""Candidates in canonical form: their ids, their facts, and the canonical JSON that digests and ties use.
-
-They do not depend on a policy.
-"""
+"""Candidates in canonical form: their ids, their facts, and the canonical JSON that digests and ties use."""
 
 import msgspec
 from msgspec import UNSET, Struct
@@ -32,13 +29,11 @@ class Facts(Struct, gc=False, kw_only=True):
     created_at: Opt[int] = UNSET
     """In microseconds since 1970; set only while the facts are encoded, because strategies see an age."""
     id: str
-    """Given, or made from the path."""
     kind: Opt[str]
     lane: Opt[str]
     language: Opt[str]
     name: Opt[str]
     path: Opt[str] = UNSET
-    """Normalised."""
     priority: Opt[int | str] = UNSET
     """In thousandths, as relevance, risk alignment, specificity and agreement are."""
     recency_bucket: Opt[int]
@@ -57,10 +52,7 @@ class Facts(Struct, gc=False, kw_only=True):
 
 
 class CanonicalCandidate(Struct, frozen=True, gc=False):
-    """A candidate with its id, normalised path, facts, canonical JSON and creation time.
-
-    `created_us` is in microseconds since 1970.
-    """
+    """A candidate with id, path, facts, canonical JSON and creation time in microseconds since 1970."""
 
     candidate: Candidate
     id: str
@@ -73,9 +65,7 @@ class CanonicalCandidate(Struct, frozen=True, gc=False):
 def named(candidate: Candidate, secret: bytes | None) -> tuple[str, str | None]:
     """Return the candidate's id, either its own or one made from its path, and its normalised path.
 
-    Raises:
-        EventError: there is no id and no path, the path is invalid, or a secret is needed and missing. The
-            pointer is relative to the candidate.
+    Raises EventError, with a pointer relative to the candidate, without id and path or a needed secret.
     """
     path = None if candidate.path is UNSET else normalised_path(candidate.path, ".path")
     if candidate.id is not UNSET:

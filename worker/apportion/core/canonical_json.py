@@ -46,11 +46,7 @@ def canonical_json_of_any(value: Any, pointer: str = "$") -> bytes:
 
 
 def canonical_json_of_elements(values: Sequence[Any], pointer: str) -> list[bytes]:
-    """Return RFC 8785 JSON of each element of an array; joined by commas, they are the array's content.
-
-    Raises:
-        EventError: as for `canonical_json_of_any`.
-    """
+    """Return RFC 8785 JSON of each element of an array, to be joined by commas; raise EventError."""
     if _is_plain(values):
         return list(map(canonical_json, values))
     return _canonical_json_one_by_one(values, pointer)
@@ -61,11 +57,7 @@ def _canonical_json_one_by_one(values: Sequence[Any], pointer: str) -> list[byte
 
 
 def canonical_json_of_each(values: Mapping[str, Any]) -> list[bytes]:
-    """Return RFC 8785 JSON of each value, faster than `canonical_json_of_any`; the keys are their pointers.
-
-    Raises:
-        EventError: as for `canonical_json_of_any`.
-    """
+    """Return RFC 8785 JSON of each value, faster than one by one; a key is the pointer of an EventError."""
     if _is_plain(list(values.values())):
         return [canonical_json(value) for value in values.values()]
     return [canonical_json_of_any(value, pointer) for pointer, value in values.items()]

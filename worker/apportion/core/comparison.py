@@ -1,7 +1,6 @@
 """Comparison of a recorded JSON line with the line composed again, and the first field that differs.
 
-Two lines are equal if they have the same JSON values under the same keys, each key once. The order of keys
-and white space do not matter. `run` is filled in by the shell and is not compared.
+Two lines are equal if they have the same JSON values under the same keys, each key once.
 """
 
 import json
@@ -30,24 +29,14 @@ class NotJsonError(ValueError):
 
 
 def compare(recorded: bytes, composed: bytes, ignored: Collection[str] = ("run",)) -> Different | None:
-    """Return the first difference between a recorded and a composed line, or None if they are equal.
-
-    `ignored` are keys of the outer object.
-
-    Raises:
-        NotJsonError: the recorded line is no JSON object in UTF-8, or repeats a key.
-    """
+    """Return the first difference without the `ignored` outer keys, or None; raises as `read`."""
     if recorded == composed or _only_run_added(recorded, composed):
         return None
     return _first(json.loads(composed), read(recorded), "$", ignored)
 
 
 def read(line: bytes) -> dict[str, Any]:
-    """Return the JSON object of a line.
-
-    Raises:
-        NotJsonError: the line is no JSON object, or an object repeats a key (readers disagree on such keys).
-    """
+    """Return the JSON object of a line; raise NotJsonError if it is none, or an object repeats a key."""
     try:
         value = json.loads(line.decode(), object_pairs_hook=_once, parse_constant=_refuse)
         msgspec.json.encode(value)  # refuses lone surrogates, which UTF-8 cannot encode

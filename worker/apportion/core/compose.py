@@ -1,7 +1,4 @@
-"""Composition of one request: a request, its session's row and its policy give the next row and the answer.
-
-Composing has no side effects. The same arguments give the same bytes on every machine.
-"""
+"""Composition of one request, a pure function: request, row and policy give the next row and the answer."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

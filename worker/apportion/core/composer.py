@@ -1,8 +1,4 @@
-"""Composers: an event and its session's row in, the next row and the answer out.
-
-A composer chooses between composing and publishing, and finds the policy of an event. The worker and the
-commands share it, so that they cannot differ.
-"""
+"""Composers, shared by worker and commands: event and row in, the session's next row and the answer out."""
 
 from collections.abc import Callable
 
@@ -34,11 +30,7 @@ class Composer:
     def handle(
         self, event: Event, session: Session, phase: Callable[[str], None] = no_phase
     ) -> tuple[Session, Answered | None]:
-        """Return the session's next row, and the answer; None for events that are no requests.
-
-        Raises:
-            EventError: the event is refused. The session stays as it is.
-        """
+        """Return the next row, and the answer, None for events that are no requests; raise EventError."""
         if isinstance(event, ContextRequest):
             policy = self._policy_of(event, session)
             outcome = compose(event, session, policy, self.engine, self._memory, phase)

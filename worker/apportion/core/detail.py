@@ -15,8 +15,7 @@ from apportion.core.results import ContextDecision, Detail, Outcome
 def in_detail(decision: ContextDecision, detail: Detail) -> ContextDecision:
     """Return a full decision in a given detail: unchanged, with selected candidates only, or with none.
 
-    A summary counts the evicted artifacts and does not name them. The digest is over the full decision and
-    the detail, so a decision in one detail cannot pass for another.
+    A summary only counts evicted artifacts. The digest is over the full decision and the detail.
     """
     assert decision.detail is Detail.FULL, "less cannot be made more"
     if detail is Detail.FULL:

@@ -16,10 +16,6 @@ def text_digest(text: str) -> str:
 
 
 def decision_id(tenant: str, session_id: str, start_us: int, sequence: int, request_id: str) -> str:
-    """Return the 32 hex digits by which consumers recognise repeated records.
-
-    The id depends on the session's start (in milliseconds) and the number of earlier answers. So the same
-    event has the same id wherever and however often it is processed.
-    """
+    """Return an event's 32 hex digits, by its session's start (in ms) and number of earlier answers."""
     parts = [tenant, session_id, start_us // 1000, sequence, request_id]
     return hashlib.sha256(canonical_json(parts)).hexdigest()[:32]

@@ -28,10 +28,7 @@ class Measure(Struct, frozen=True):
 
 
 class Engine(Struct, frozen=True):
-    """The engine's version, all counters by name, and the fingerprint secrets.
-
-    `omitted_max` is the largest number of omitted candidates that a decision lists.
-    """
+    """The engine's version, counters, secrets, and the most omitted candidates that a decision lists."""
 
     version: str
     counters: Mapping[str, TokenCounter]

@@ -61,12 +61,9 @@ def unknown(what: str, policy: str, names: Collection[str]) -> str:
 
 
 class EventError(Exception):
-    """A refused event.
+    """A refused event; `message` has the error and its remedy, without content and paths.
 
-    Attributes:
-        code: the kind of error.
-        message: the error and its remedy, for people; it holds no content and no path.
-        pointer: the place in the event, such as `$.candidates[3].lane`; `$` is the whole event.
+    `pointer` is the place in the event, such as `$.candidates[3].lane`; `$` is the whole event.
     """
 
     def __init__(self, code: ErrorCode, message: str, pointer: str = "$") -> None:

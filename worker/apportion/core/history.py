@@ -1,7 +1,4 @@
-"""Messages of a conversation, and the canonical JSON of each.
-
-A new message that is a text is emitted as a message of the user. Other messages are emitted unchanged.
-"""
+"""Messages of a conversation, and the canonical JSON of each. A new text is a message of the user."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -25,11 +22,7 @@ def as_message(new_message: str | dict[str, Any]) -> dict[str, Any]:
 
 
 class History(Struct, frozen=True):
-    """The messages of a request, and the canonical JSON of each.
-
-    `begun` is a hash over the beginning of a JSON array of all messages of the history. Most digests continue
-    that array, so its beginning is hashed only once.
-    """
+    """The messages of a request, their canonical JSON, and a hash of the beginning of the array of all."""
 
     conversation: Conversation
     each: list[bytes]
@@ -46,10 +39,7 @@ class History(Struct, frozen=True):
         }
 
     def standing(self, kept: Sequence[int], rewritten: Mapping[int, Any] = {}) -> tuple[dict[str, Any], ...]:
-        """Return the messages as emitted: the history at the indices `kept`, then the new message.
-
-        `rewritten` has new contents of messages by index; the new message is last.
-        """
+        """Return the messages at `kept`, then the new one; `rewritten` has new contents by index."""
         messages = self.conversation.messages
         sent = [*[messages[index] for index in kept], as_message(self.conversation.new_message)]
         for position, index in enumerate((*kept, len(messages)) if rewritten else ()):
@@ -85,11 +75,7 @@ class History(Struct, frozen=True):
 
 
 def history_of(conversation: Conversation) -> History:
-    """Return the history of a conversation.
-
-    Raises:
-        EventError: a message has no canonical JSON.
-    """
+    """Return the history of a conversation; raise EventError if a message has no canonical JSON."""
     each = canonical_json_of_elements(conversation.messages, f"{_PLACE}.messages")
     new_message = canonical_json_of_any(conversation.new_message, f"{_PLACE}.new_message")
     return History(conversation, each, new_message, hashlib.sha256(b"[" + b",".join(each)))

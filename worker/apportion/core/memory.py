@@ -1,7 +1,6 @@
 """Caches between calls of `compose` that never change a byte of the result.
 
-Each value is a function of its key, so a hit and a miss give the same result. No value holds a request's
-identifiers. `Memory` belongs to one worker; `process_wide` caches belong to the whole process.
+Each value is a function of its key. `process_wide` caches belong to the whole process.
 """
 
 from collections import OrderedDict
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from apportion.core.query.passages import ContentTerms
 
 COMPOSITIONS_MAX_BYTES = 64 << 20
-"""The default size of the cache of compositions, in bytes."""
 
 
 class _Remembered(Struct):
@@ -52,7 +50,6 @@ class CompositionCache:
         self._clock_us = 0
         self._of_policy: OrderedDict[str, _OfPolicy] = OrderedDict()
         self.size_bytes = 0
-        """The estimated memory of all entries."""
         self.hits = 0
         self.misses = 0
 
@@ -129,10 +126,7 @@ def _weight_bytes(value: Any, content: str) -> int:
 
 
 class ContentMemo(Generic[V]):
-    """Values made from contents, by a key of the content; the least recently used value is evicted first.
-
-    The bound is on the sum of the weights: by default bytes, because a value may be as long as its content.
-    """
+    """Values made from contents, by a key; the least recently used goes if the weights exceed their bound."""
 
     def __init__(self, weight_max: int, weigh: Callable[[V, str], int] = _weight_bytes) -> None:
         """`weigh` returns the weight of a value and its content."""

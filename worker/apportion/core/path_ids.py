@@ -40,10 +40,8 @@ _normal = process_wide(_PATHS_MAX)(_make_normal)
 def normalised_path(path: str, pointer: str) -> str:
     """Return the normal form of a relative POSIX path (`./a` becomes `a`).
 
-    A path with a backslash or a drive letter is refused, because no pattern of a constraint would match it.
-
-    Raises:
-        EventError: the path is absolute or a Windows path, leaves the workspace, names no file, or has a NUL.
+    Raises EventError for an absolute or Windows path, which no pattern would match, and for one that leaves
+    the workspace, names no file, or has a NUL.
     """
     normal = (_normal if len(path) <= PATH_REMEMBERED_MAX else _make_normal)(path)
     if normal is None:

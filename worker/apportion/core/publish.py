@@ -1,7 +1,4 @@
-"""Published and retracted artifacts: from an event and its session's row to the next row.
-
-These events have no answer. Their effect shows in the session's next decision.
-"""
+"""Published and retracted artifacts: from an event and its session's row to the next row."""
 
 from apportion.core.engine import Engine
 from apportion.core.event_time import event_time_us
@@ -16,10 +13,7 @@ def publish(
     """Return the session's next row. `idle_timeout_s` is the default policy's; a retraction needs none.
 
     An artifact at or after the session's expiry starts a fresh session. A retraction does not move time.
-
-    Raises:
-        EventError: the artifact gets no id or is too large, the retraction has no id and no path, or a path
-            is invalid. The session stays as it is.
+    Raises EventError for an artifact without id or too large, an empty retraction, or an invalid path.
     """
     if isinstance(event, ContextRetraction):
         return after_retraction(session, retracted(session.pool, event))

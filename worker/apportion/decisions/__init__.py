@@ -1,4 +1,1 @@
-"""Recorded decisions, read again: verification, replay, explanation, tables, reports, and tools for models.
-
-Nothing here writes to the worker's topics or takes part in its consumer group.
-"""
+"""Recorded decisions, read again: verification, replay, explanation, tables, reports, tools for models."""

@@ -1,4 +1,1 @@
-"""A core that is ready to use: token counters, built-in policies, and composing from files.
-
-Decisions are made in `core`. Nothing here uses a network.
-"""
+"""A core that is ready to use without a network: token counters, built-in policies, composing from files."""

@@ -1,7 +1,4 @@
-"""The engine and the policies that the settings describe, for the worker, the command and replay.
-
-The secrets and policy files that the settings name are read here.
-"""
+"""The engine and the policies that the settings and their files describe, for worker, command and replay."""
 
 from difflib import get_close_matches
 
@@ -47,11 +44,9 @@ def create_models(settings: Settings) -> Models:
 
 
 def create_catalogue(settings: Settings) -> Catalogue:
-    """Return the built-in policies and the policies in the settings' folder, including the default policy.
+    """Return the policies, built in and in the settings' folder; raise PolicyError or SettingsError.
 
-    Raises:
-        PolicyError: files are invalid. The error lists all problems of all files.
-        SettingsError: the folder cannot be read, or the default policy does not exist.
+    A PolicyError lists all problems of all files.
     """
     try:
         catalogue = load_catalogue(settings.policies)
@@ -70,9 +65,5 @@ def create_catalogue(settings: Settings) -> Catalogue:
 
 
 def create_timeline(settings: Settings) -> Timeline:
-    """Return the timeline of an empty policies topic: only the policies of files.
-
-    Raises:
-        PolicyError, SettingsError: as raised by `create_catalogue`.
-    """
+    """Return the timeline of an empty policies topic; raises as `create_catalogue`."""
     return Timeline(create_catalogue(settings), settings.app_id, round(settings.policy_settle_s * 1000))

@@ -1,7 +1,4 @@
-"""Reading of the fingerprint secrets that the settings name.
-
-An error names the key and the file, and never shows a secret.
-"""
+"""Reading of the fingerprint secrets that the settings name; an error never shows a secret."""
 
 from pathlib import Path
 from typing import Annotated, TypeAlias

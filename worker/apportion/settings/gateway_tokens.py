@@ -1,7 +1,4 @@
-"""Reading of the bearer tokens of a gateway's callers.
-
-An error names the key and the file, and never shows a token.
-"""
+"""Reading of the bearer tokens of a gateway's callers; an error never shows a token."""
 
 from collections.abc import Mapping
 from hashlib import sha256
@@ -38,11 +35,7 @@ _tables = TypeAdapter(Annotated[dict[str, _TokenTable], Field(min_length=1)])
 
 
 def read_tokens(path: Path) -> Mapping[bytes, TokenGrant]:
-    """Return the grants by the SHA-256 digest of their token, so that lookup times reveal nothing about it.
-
-    Raises:
-        SettingsError: the file cannot be read, is not a table of `_TokenTable`s, or has a token twice.
-    """
+    """Return the grants by the SHA-256 digest of their token; raise SettingsError for a wrong file."""
     try:
         tables = _tables.validate_python(read_toml(path))
     except ValidationError as error:

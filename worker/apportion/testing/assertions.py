@@ -13,11 +13,7 @@ _LISTED_MAX = 40
 
 
 def assert_selected(decision: ContextDecision, *ids: str, fidelity: Fidelity | str | None = None) -> None:
-    """Assert that candidates are in the context, with this fidelity if it is given.
-
-    Raises:
-        AssertionError: a candidate was omitted, has another fidelity, or is not listed.
-    """
+    """Assert that candidates are in the context, with this fidelity if it is given."""
     __tracebackhide__ = True
     for candidate_id in ids:
         entry = _entry(decision, candidate_id)
@@ -29,11 +25,7 @@ def assert_selected(decision: ContextDecision, *ids: str, fidelity: Fidelity | s
 
 
 def assert_omitted(decision: ContextDecision, *ids: str, reason: Reason | str | None = None) -> None:
-    """Assert that candidates are not in the context, for this reason if it is given.
-
-    Raises:
-        AssertionError: a candidate was selected, was omitted for another reason, or is not listed.
-    """
+    """Assert that candidates are listed and not in the context, for this reason if it is given."""
     __tracebackhide__ = True
     for candidate_id in ids:
         entry = _entry(decision, candidate_id)

@@ -39,11 +39,7 @@ _REQUEST = "context-request"
 class Harness:
     """Sessions in memory, and the outputs of all events that were given, in order.
 
-    Attributes:
-        now: the event time of mappings that have none.
-        composed: the composed events.
-        decisions: the decisions.
-        dead_letters: the dead letters of refused events.
+    `now` is the event time of mappings that have none.
     """
 
     def __init__(

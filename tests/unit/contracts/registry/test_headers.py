@@ -22,8 +22,8 @@ from apportion.core.errors import ErrorCode, EventError
 from apportion.core.wire.record import Record
 from apportion.engine.assembly import create_engine, create_timeline
 from apportion.settings import Settings
-from apportion.shell.kafka.outbound import OutboundRecord
 from apportion.shell.kafka.output_ownership import output_topics
+from apportion.shell.kafka.producer import OutboundRecord
 from apportion.shell.stream.pipeline.answers import Answers
 
 pytestmark = pytest.mark.asyncio

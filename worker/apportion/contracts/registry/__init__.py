@@ -1,4 +1,1 @@
-"""Schemas of the topics in a schema registry that speaks Confluent's API.
-
-No event waits for a call to the registry.
-"""
+"""Schemas of the topics in a schema registry that speaks Confluent's API."""

@@ -58,10 +58,7 @@ class RegisteredSchema(Struct, frozen=True):
     guid: UUID | None = None
 
     def header_value(self) -> bytes:
-        """Return the id as Confluent's clients read it from a header.
-
-        That is the byte 1 and the 16 bytes of the GUID, or the byte 0 and the id in 4 bytes, big-endian.
-        """
+        """Return the id for a header: byte 1 and the GUID, or byte 0 and the id in 4 bytes, big-endian."""
         if self.guid is not None:
             return b"\x01" + self.guid.bytes
         return b"\x00" + self.id.to_bytes(4, "big")
@@ -97,11 +94,7 @@ class RegistryClient:
         return await self._call(RegisteredSchema, HTTPMethod.GET, ("subjects", subject, "versions", "latest"))
 
     async def register(self, subject: str, schema: bytes) -> None:
-        """Register a schema as the next version of a subject.
-
-        Raises:
-            SchemaRejectedError: the registry refuses it.
-        """
+        """Register a schema as the next version of a subject; raise SchemaRejectedError if it is refused."""
         path = ("subjects", subject, "versions")
         status, answer = await self._answer(HTTPMethod.POST, path, _schema(schema))
         if status in (HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY):
@@ -162,11 +155,7 @@ class RegistryClient:
 
 @asynccontextmanager
 async def open_registry(settings: Settings) -> AsyncIterator[RegistryClient]:
-    """Yield a client of the registry of the settings.
-
-    Raises:
-        SettingsError: a file of the settings cannot be read, or is invalid.
-    """
+    """Yield a client of the registry of the settings; raise SettingsError if a file cannot be used."""
     headers = {"Accept": _MEDIA_TYPE, "Content-Type": _MEDIA_TYPE, **_login(settings)}
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(ssl=_tls(settings)),

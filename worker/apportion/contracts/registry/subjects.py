@@ -88,9 +88,7 @@ def plan_subjects(settings: Settings) -> tuple[Subject, ...]:
 async def check_subjects(settings: Settings) -> tuple[SubjectReport, ...]:
     """Compare the subjects with their plan; the reports are in the order of the plan.
 
-    Raises:
-        RegistryUnreachableError, RegistryRefusedError: the registry does not answer, or refuses a call.
-        SettingsError: a file of the settings cannot be read, or is invalid.
+    Raises RegistryUnreachableError, RegistryRefusedError or SettingsError.
     """
     async with open_registry(settings) as registry:
         return tuple([await _check(registry, subject) for subject in plan_subjects(settings)])
@@ -107,11 +105,7 @@ async def register_subjects(settings: Settings) -> tuple[SubjectReport, ...]:
 
 
 def require_subjects(reports: Iterable[SubjectReport]) -> None:
-    """Check that every subject is ready.
-
-    Raises:
-        SubjectsNotReadyError: not all are; the message names the others.
-    """
+    """Raise SubjectsNotReadyError, which names the subjects that are not ready."""
     if failed := [report for report in reports if not report.is_ready]:
         raise SubjectsNotReadyError(failed)
 
@@ -119,10 +113,7 @@ def require_subjects(reports: Iterable[SubjectReport]) -> None:
 async def find_schema_headers(settings: Settings, topics: Collection[str]) -> Mapping[str, SchemaHeader]:
     """Return the header of each of these topics, looked up in the registry; none without a registry.
 
-    Raises:
-        SubjectsNotReadyError: a schema of this version is not registered.
-        RegistryUnreachableError, RegistryRefusedError: the registry is away, or does not answer us.
-        SettingsError: a file of the settings cannot be read.
+    Raises SubjectsNotReadyError for a schema that is not registered, and as `check_subjects`.
     """
     if settings.schema_registry is None:
         return {}

@@ -1,4 +1,1 @@
-"""Candidates of a request, prepared for any strategy.
-
-It knows no session rows.
-"""
+"""Candidates of a request, prepared for any strategy."""

@@ -13,11 +13,7 @@ from apportion.core.results import ConstraintCount
 
 
 class ConstraintList:
-    """A list of constraints, compiled for many candidates; call `match_paths` before `first`.
-
-    Raises:
-        EventError: a pattern is not a valid glob.
-    """
+    """A list of constraints, compiled for many candidates; raises EventError for an invalid glob."""
 
     def __init__(self, name: str, constraints: Sequence[Constraint]) -> None:
         self.name = name
@@ -46,10 +42,7 @@ class ConstraintList:
         self._matched |= matched
 
     def first(self, candidate_id: str, kind: str, lane: str, path: str | None) -> str:
-        """Return the place of the first constraint that matches the candidate, or the empty string.
-
-        Every matching constraint is recorded for `count`.
-        """
+        """Return the place of the first matching constraint, or ""; all matching ones are recorded."""
         if not self.given:
             return ""
         first = -1 if path is None else self._paths.get(path, -1)
@@ -70,11 +63,7 @@ class ConstraintList:
 
 
 def match_paths(lists: Collection[ConstraintList], paths: Collection[str | None]) -> None:
-    """Match the patterns of all lists against the paths of all candidates.
-
-    Raises:
-        EventError: patterns and paths are so long that matching them would take too long.
-    """
+    """Match the patterns of all lists against all paths; raise EventError if that would take too long."""
     lists = [constraints for constraints in lists if constraints.has_patterns]
     if not lists:
         return

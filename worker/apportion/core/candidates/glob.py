@@ -39,10 +39,7 @@ _Ranges: TypeAlias = list[tuple[int, int]]
 
 
 class Paths:
-    """Distinct paths, sorted by their components.
-
-    `characters` is their total length, with each shared directory and its `/` counted once.
-    """
+    """Distinct paths by their components; `characters` counts a shared directory and its `/` once."""
 
     def __init__(self, paths: Iterable[str]) -> None:
         self.steps: list[tuple[str, int, list[str]]] = []
@@ -75,9 +72,8 @@ class Globs:
     def __init__(self, patterns: Iterable[tuple[int, str, str]]) -> None:
         """Take patterns in ascending order of index, each with its index and its pointer for errors.
 
-        Raises:
-            EventError: a pattern is absolute, has an empty, `.` or `..` component, an open `[`, a NUL, or a
-                `**` with other characters in its component.
+        Raises EventError for an absolute pattern, an empty, `.` or `..` component, an open `[`, a NUL, or
+        a `**` with other characters in its component.
         """
         self._named: dict[str, list[int]] = defaultdict(list)
         self._patterns: list[tuple[int, list[str]]] = []

@@ -1,7 +1,4 @@
-"""Preparation of a request's candidates for any strategy: ids, digests, constraints and exclusions.
-
-Some candidates are excluded before a strategy ranks the rest; some are protected. No tokens are counted here.
-"""
+"""Preparation of a request's candidates for any strategy: ids, digests, constraints and exclusions."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -29,10 +26,7 @@ _NEVER_BACKED_OFF = "constraint"
 
 
 class RequestCandidates(Struct, frozen=True):
-    """A request's own candidates in the order of the request, and their common digest.
-
-    The digest does not depend on their order.
-    """
+    """A request's own candidates in its order, and their common digest, which ignores the order."""
 
     candidates: tuple[CanonicalCandidate, ...] = ()
     ids: frozenset[str] = frozenset()

@@ -36,10 +36,7 @@ def overlap_of(digests: Sequence[str], sketches: Sequence[Sketch], threshold: in
 
 
 def _pairs(sketches: Sequence[Sketch], threshold: int, same: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Return each pair that counts, the earlier index first, with its number of shared keys.
-
-    Pairs of equal contents are left out.
-    """
+    """Return each pair that counts, of other contents: the earlier index, the later, their shared keys."""
     if not sketches:
         return []
     sizes = np.array([sketch.size for sketch in sketches], np.int64)

@@ -144,10 +144,7 @@ class Discounted:
 
 
 class DiscountedParts(Discounted):
-    """Order by discounted score among parts of candidates, which do not overlap each other.
-
-    `owners` has the candidate of each index.
-    """
+    """Order by discounted score among parts; parts of one of the `owners` do not overlap each other."""
 
     def __init__(
         self, owners: Sequence[str], overlap: Overlap, scores: Sequence[int], exempt: Collection[int] = ()
@@ -161,10 +158,7 @@ class DiscountedParts(Discounted):
         self._first_copies: dict[int, list[int]] = {}
 
     def _take_copy(self, first: int, index: int) -> None:
-        """Record that a copy is selected: the copies of other candidates are covered.
-
-        Of the selected copies, the first is remembered, and the first of any other candidate.
-        """
+        """Record that a copy is selected; remember the first, and the first of any other candidate."""
         owners, known = self._owners, self._first_copies.setdefault(first, [])
         if len({owners[copy] for copy in (*known, index)}) > len(known):
             for copy in self._overlap.copies[first]:
@@ -176,8 +170,7 @@ class DiscountedParts(Discounted):
             of_owner.setdefault(owners[copy], copy)
         self._first_copies[first] = list(of_owner.values())[:2]
 
-    def _first_copy_beside(self, index: int) -> int | None:
-        """Return the first selected copy of a candidate's content, of another candidate."""
+    def _first_selected_copy(self, index: int) -> int | None:
         copies = self._first_copies.get(self._overlap.same[index], ())
         return next((copy for copy in copies if self._owners[copy] != self._owners[index]), None)
 

@@ -1,4 +1,1 @@
-"""Policies by name and version, and the timeline of their records.
-
-It reads no files.
-"""
+"""Policies by name and version, and the timeline of their records."""

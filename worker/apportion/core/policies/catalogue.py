@@ -25,9 +25,7 @@ class Catalogue:
     def resolve(self, name: str, event_us: int, pointer: str = "$.policy") -> Policy:
         """Return the version that holds at an event time: latest `effective_from`; ties: the last given.
 
-        Raises:
-            EventError: no policy has that name, or none of its versions holds yet. The error has the given
-                pointer.
+        Raises EventError, with the pointer, if no policy has that name, or none of its versions holds yet.
         """
         for policy in self._versions.get(name, ()):
             if policy.effective_from_us <= event_us:

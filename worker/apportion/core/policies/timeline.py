@@ -76,10 +76,7 @@ class Timeline:
     def extended(
         self, records: Iterable[Record], bounds: Bounds
     ) -> tuple["Timeline", tuple[PolicyRefusal, ...]]:
-        """Return the timeline extended by the next records of the topic, and the refused records, in order.
-
-        A refused record changes nothing.
-        """
+        """Return the timeline extended by the next records, and the refused ones, which change nothing."""
         published, files = list(self.published), list(self.files)
         current = {change.key: change.policy for change in published}
         refusals = []
@@ -124,10 +121,7 @@ class Timeline:
 
     @property
     def holding_files(self) -> tuple[tuple[Policy, int | None], ...]:
-        """The group's latest policy files, each with the record time from which it counts; None: always.
-
-        If the topic has none, the worker's own files.
-        """
+        """The group's latest policy files, else own ones, each with the record time from which it counts."""
         since: dict[str, int | None] = {}
         for index, files in enumerate(self.files):
             counts_from_ms = files.counts_from_ms if index else None
@@ -152,13 +146,7 @@ class Timeline:
     def _change(
         self, record: Record, current: Mapping[str, Policy | None], bounds: Bounds
     ) -> Published | Files | None:
-        """Return the change of a record, given the current versions.
-
-        None: the key is reserved, and the record does not hold this group's files.
-
-        Raises:
-            EventError: the record is refused.
-        """
+        """Return the change to the current versions; None for a key of other groups; raise EventError."""
         require_readable(record)
         counts_from_ms = record.timestamp_ms + self._settle_ms
         if record.key is not None and record.key.startswith(_RESERVED):
@@ -217,11 +205,7 @@ def _written(policy: Policy) -> dict[str, Any]:
 
 
 def _published(record: Record, bounds: Bounds) -> tuple[str, Policy | None]:
-    """Return the key of a record, and the policy that it publishes, or None if it removes the policy.
-
-    Raises:
-        EventError: the record is no valid policy, is too large, or has a key other than its `policy_key`.
-    """
+    """Return the key of a record, and its policy, None if it removes the policy; raise EventError."""
     value = event_value(record, bounds)
     if not value:
         return (record.key or b"").decode(errors="replace"), None
@@ -244,7 +228,6 @@ def _files(value: bytes) -> tuple[Policy, ...]:
 
 
 def _object(value: bytes, kind: str) -> dict[str, Any]:
-    """Return the JSON object of an event of that type, without its `type`."""
     try:
         decoded = msgspec.json.decode(value)
     except RecursionError:

@@ -1,4 +1,1 @@
-"""Lexical relevance: terms of texts, passages of contents, and how relevant each passage is to a query.
-
-It knows no events and no policies.
-"""
+"""Lexical relevance: terms of texts, passages of contents, and how relevant each passage is to a query."""

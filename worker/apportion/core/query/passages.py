@@ -39,10 +39,7 @@ _JOINED_MAX_CHARACTERS = 2 * AVERAGE_MIN_CHARACTERS
 
 
 class Passages(Struct, frozen=True, gc=False):
-    """The offsets at which a content is cut, its beginning and its end included.
-
-    Offsets are in characters. Passage i is between offsets i and i + 1.
-    """
+    """The offsets in characters, beginning and end included; passage i is between i and i + 1."""
 
     offsets: tuple[int, ...]
     header: int = 0

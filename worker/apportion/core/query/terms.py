@@ -67,10 +67,7 @@ _WITHOUT_SPACES = ((0xE0, 0xB880, 0xBFBF), (0xE1, 0x8080, 0x829F), (0xE1, 0x9E80
 
 
 def _class_of(byte: int) -> int:
-    """Return the class of the first byte of a character.
-
-    `_SEPARATING` and `_WITHOUT_SPACES` have exceptions.
-    """
+    """Return the class of a character's first byte, without the exceptions in the two constants above."""
     if byte < _NOT_ASCII:
         for class_, letters in ((_SMALL, ascii_lowercase), (_CAPITAL, ascii_uppercase), (_DIGIT, digits)):
             if chr(byte) in letters:

@@ -1,4 +1,1 @@
-"""The session row and its transitions, and the pool of artifacts.
-
-It knows no strategies.
-"""
+"""The session row and its transitions, and the pool of artifacts."""

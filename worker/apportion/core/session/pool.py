@@ -1,7 +1,4 @@
-"""Pool of a session: artifacts that sources published, until they are retracted, expire or are evicted.
-
-The pool's bounds do not depend on a policy. A policy judges an artifact when a request is composed.
-"""
+"""Pool of a session: artifacts that sources published, until they are retracted, expire or are evicted."""
 
 from functools import cached_property
 
@@ -61,11 +58,7 @@ def published(
 
 
 def retracted(pool: tuple[Pooled, ...], event: ContextRetraction) -> tuple[Pooled, ...]:
-    """Return the pool without the artifact of that id, or of that path, kind, lane and chunk index.
-
-    Raises:
-        EventError: the retraction has neither id nor path, or its path is invalid.
-    """
+    """Return the pool without an artifact, by id or by path, kind, lane and chunk; raise EventError."""
     if event.id is not UNSET:
         return tuple(artifact for artifact in pool if artifact.id != event.id)
     if event.path is UNSET:

@@ -1,6 +1,5 @@
 """Session rows: an immutable ledger of each session, and the transitions from one row to the next.
 
-A row records what the session has spent, the requests it has seen, the ids that were injected, and its pool.
 Times are event times in microseconds since 1970. Partitions and offsets are kept by the shell.
 """
 
@@ -79,11 +78,9 @@ class Session(Struct, frozen=True, omit_defaults=True):
     """The number of answers, with duplicates."""
     spent_tokens: int = 0
     recent: tuple[SeenRequest, ...] = ()
-    """The answered requests, newest last."""
     injections: tuple[Injection, ...] = ()
     """The injected ids, the last injected last, ties by id."""
     pool: tuple[Pooled, ...] = ()
-    """The published artifacts, newest last."""
     evicted: tuple[str, ...] = ()
     """The last ids that were evicted from the pool since the last decision."""
     evicted_unlisted: int = 0
@@ -116,8 +113,7 @@ class Session(Struct, frozen=True, omit_defaults=True):
     def backed_off(self, backoff_prompts: int) -> frozenset[str]:
         """Return the ids that the next prompt may not inject.
 
-        An id that was injected n times waits n times the backoff. Example: with a backoff of 5, an id is
-        injected at prompts 1, 6 and 16.
+        An id that was injected n times waits n times the backoff: with 5, prompts 1, 6 and 16 inject it.
         """
         prompt = self.prompts + 1
         return frozenset(
@@ -128,10 +124,7 @@ class Session(Struct, frozen=True, omit_defaults=True):
 
 
 class Charge(Struct, frozen=True):
-    """The effect of an answered request on its session.
-
-    If `carried` is None, the values of earlier answers stay.
-    """
+    """The effect of an answered request on its session; without `carried`, earlier values stay."""
 
     event_us: int
     idle_timeout_s: int
@@ -188,10 +181,7 @@ def after_duplicate(session: Session) -> Session:
 def after_artifact(
     session: Session, event_us: int, idle_timeout_s: int, pool: tuple[Pooled, ...], evicted: tuple[str, ...]
 ) -> Session:
-    """Return the row after a published artifact, with the new pool and the evicted ids.
-
-    `idle_timeout_s` is the default policy's; it applies until the first request.
-    """
+    """Return the row after an artifact; the default policy's `idle_timeout_s` applies until a request."""
     published = replace(
         session,
         last_event_us=max(session.last_event_us, event_us),

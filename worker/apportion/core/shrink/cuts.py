@@ -39,11 +39,7 @@ def below_marker(body: str, start: int, omitted: int, frame: str = "") -> str:
 
 
 def last_lines(body: str, starts: Sequence[int], frame: str = "") -> Rung:
-    """Return the forms that keep the end of a body from one of `starts` on, below the frame.
-
-    `starts` has the starts of all lines from a line after the first on. The frame consists of whole lines of
-    the body before them.
-    """
+    """Return the forms that keep the end of a body from a line in `starts` on, below lines in the frame."""
     above = body.count("\n", 0, starts[0]) - frame.count("\n") if starts else 0
 
     def render(kept: int) -> str:

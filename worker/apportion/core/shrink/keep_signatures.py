@@ -65,11 +65,7 @@ class _Omission(NamedTuple):
 
 
 def rungs(content: str, language: str | None, path: str | None, parsing: Parsing) -> tuple[Rung, ...]:
-    """Return the rungs below a content.
-
-    Raises:
-        MissingExtraError: the extra `code` is not installed.
-    """
+    """Return the rungs below a content; raise MissingExtraError without the extra `code`."""
     parsed = language_of(language, path)
     if parsed is None or len(content) > PARSED_MAX_CHARACTERS or parsing.is_over:
         return truncate_oldest.rungs(content)

@@ -139,13 +139,10 @@ class _Read(NamedTuple):
 
 
 def outline(language: str, text: str, parsing: Parsing) -> Outline | None:
-    """Return the outline of a text; None if no function and no type is without errors.
+    """Return the outline of a text, and add the work to `parsing`.
 
-    The result is also None if parsing costs too much, or if the text has more than `MATCHES_MAX` functions,
-    types, docs and comments. The work is added to `parsing`.
-
-    Raises:
-        KeyError: the language is unknown.
+    The result is None if no function and no type is without errors, if parsing costs too much, or if the text
+    has more than `MATCHES_MAX` functions, types, docs and comments. Raises KeyError for an unknown language.
     """
     read = _read(language, text, parsing)
     if read is None or len(read.matches) > MATCHES_MAX:

@@ -32,11 +32,7 @@ def meaning_of(strategy: str, reason: Reason) -> Meaning | None:
 
 
 def parse_policy(raw: Mapping[str, Any]) -> Policy:
-    """Return the typed policy of a file or event.
-
-    Raises:
-        PolicyError: with every problem at once.
-    """
+    """Return the typed policy of a file or event; raise a PolicyError with every problem at once."""
     name = raw.get("strategy")
     strategy = STRATEGIES.get(name) if isinstance(name, str) else None
     if strategy is None:

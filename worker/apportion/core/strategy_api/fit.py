@@ -26,10 +26,7 @@ _JOIN_TOKENS = 2
 
 
 class Piece:
-    """A part of the text: in its present `form`, or `dropped`.
-
-    `make_ladder` is called when the ladder is first needed. If it returns None, the piece is never shrunk.
-    """
+    """A part of the text, in a `form` or `dropped`; without a ladder, made on demand, it is never shrunk."""
 
     def __init__(self, full: Shrunk, make_ladder: Callable[[], Ladder | None], *, protected: bool) -> None:
         self.full = self.form = full

@@ -42,10 +42,7 @@ class ScoreField(Struct, frozen=True):
 
 
 class Levers(Struct, frozen=True):
-    """The levers of a strategy for a candidate, besides the total and a pin.
-
-    The lever for the score changes the first field of `scores` that the candidate has.
-    """
+    """The levers of a strategy besides the total and a pin; a candidate's first field of `scores` counts."""
 
     ceiling: Ceiling | None = None
     scores: tuple[ScoreField, ...] = ()
@@ -81,4 +78,3 @@ MEANINGS: Mapping[Reason, Meaning] = {
     Reason.EXHAUSTED: Meaning("the session had spent its tokens", ()),
     Reason.INFEASIBLE: Meaning("the required content did not fit, so nothing was selected"),
 }
-"""The reasons that any strategy may give."""

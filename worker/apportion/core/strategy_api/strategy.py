@@ -69,11 +69,7 @@ class Strategy(Protocol[P, T]):
         """Return the inputs that only this strategy reads, from the request's fields in `reads`."""
 
     def compose(self, task: Task[P, T]) -> Verdicts:
-        """Return a verdict for each candidate, and the rendered output, which never exceeds the limit.
-
-        Raises:
-            EventError: the request lacks something that the strategy needs.
-        """
+        """Return a verdict for each candidate, and the output, within the limit; raise EventError."""
 
 
 class WithoutCandidates:

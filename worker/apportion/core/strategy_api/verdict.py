@@ -146,10 +146,7 @@ def mark_covered(verdicts: Sequence[Verdict], covered: Mapping[int, tuple[int, i
 
 
 def mark_repeats(ranked: Sequence[Verdict]) -> None:
-    """Reject all but the best-ranked candidate of each id; `ranked` has the best-ranked first.
-
-    Candidates that are rejected by subject are ignored.
-    """
+    """Reject all but the best-ranked candidate of each id; candidates rejected by subject are ignored."""
     seen: set[str] = set()
     for verdict in ranked:
         if verdict.bound is Bound.SUBJECT or verdict.bound is Bound.ID:

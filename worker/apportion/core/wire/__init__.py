@@ -1,4 +1,1 @@
-"""Events to and from bytes: decoding, bounds, CloudEvents and dead letters.
-
-Composing does not belong here.
-"""
+"""Events to and from bytes: decoding, bounds, CloudEvents and dead letters."""

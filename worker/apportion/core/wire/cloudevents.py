@@ -32,25 +32,17 @@ class _Envelope(Struct):
 
 
 def require_readable(record: Record) -> None:
-    """Check that the client could read a record.
-
-    Raises:
-        EventError: the client could not read it.
-    """
+    """Raise EventError if the client could not read the record."""
     if record.unreadable:
         message = f"the record cannot be read: {record.unreadable}; send its events again in a new record"
         raise EventError(ErrorCode.UNREADABLE_RECORD, message)
 
 
 def event_value(record: Record, bounds: Bounds) -> bytes | None:
-    """Return the event's own JSON: the record's value, or an envelope's data (structured mode).
+    """Return the event's own JSON: the record's value, or an envelope's data (structured mode); or None.
 
-    None: the record has no value.
-
-    Pointers in errors are relative to the event, not to the envelope.
-
-    Raises:
-        EventError: the record cannot be read, or the envelope is too large, invalid, or without data.
+    Pointers in errors are relative to the event, not to the envelope. Raises EventError if the record cannot
+    be read, or the envelope is too large, invalid, or without data.
     """
     require_readable(record)
     value = record.value

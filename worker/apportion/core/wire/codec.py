@@ -1,8 +1,4 @@
-"""Codec of events: JSON bytes to typed events and back, for the worker, the commands and replay.
-
-Decoding checks the types and the bounds that need no policy. The fields that a strategy needs are checked
-in `core.accept`.
-"""
+"""Codec of events: JSON bytes to typed events and back, with the checks that need no policy."""
 
 import re
 from collections.abc import Sequence
@@ -56,20 +52,12 @@ def encode(event: msgspec.Struct) -> bytes:
 
 
 def event_of(record: Record, bounds: Bounds) -> Event:
-    """Return the event that a record holds, as its value or in an envelope.
-
-    Raises:
-        EventError: the record cannot be read, holds no event, or exceeds a bound.
-    """
+    """Return the event of a record, as its value or in an envelope; raise EventError if there is none."""
     return decode(event_value(record, bounds), bounds)
 
 
 def decode(value: bytes | None, bounds: Bounds) -> Event:
-    """Return the event of a record's value.
-
-    Raises:
-        EventError: the value is no event, or exceeds a bound.
-    """
+    """Return the event of a value; raise EventError if it is no event, or exceeds a bound."""
     if not value:
         raise EventError(ErrorCode.EMPTY_VALUE, "the record has no value; send an event as JSON")
     if len(value) > bounds.event_max_bytes:

@@ -54,10 +54,7 @@ def dead_letter(record: Record, error: EventError, engine_version: str) -> Conte
 
 
 def holding(letter: ContextDeadLetter, kept: DeadLetterValue) -> ContextDeadLetter:
-    """Return a dead letter unchanged, or without headers and with only the value's digest and size.
-
-    The key always stays, so that consumers can find the dead letters of a session.
-    """
+    """Return a dead letter unchanged, or without headers and value; the key stays, as consumers need it."""
     if kept is DeadLetterValue.FULL:
         return letter
     return replace(letter, headers=(), value=None, value_complete=not letter.value_bytes)

@@ -1,7 +1,4 @@
-"""Messages for values that are no JSON: their encoding, or the column where parsing stopped.
-
-They help to find the mistake, and never repeat a client's text.
-"""
+"""Messages for values that are no JSON, without their text: the encoding, or the column of the mistake."""
 
 import re
 

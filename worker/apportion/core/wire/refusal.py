@@ -1,7 +1,4 @@
-"""Translation of msgspec's error messages to our codes and pointers.
-
-Values that a message quotes are left out.
-"""
+"""Translation of msgspec's error messages to our codes and pointers, without quoted values."""
 
 import re
 from collections.abc import Mapping, Sequence

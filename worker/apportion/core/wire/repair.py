@@ -1,7 +1,4 @@
-"""Repairs of refused values: nulls for absent fields, and halves of surrogate pairs, from other serializers.
-
-Valid events need no repair and cost nothing here.
-"""
+"""Repairs of refused values of other serializers: nulls for absent fields, and halves of surrogate pairs."""
 
 import re
 from typing import Any, TypeVar

@@ -1,12 +1,9 @@
 """Batches: the ranges of a partition's offsets that have rows in the tables.
 
-A batch is a range of offsets and the files that hold its rows. Each batch begins where the previous one
-ended. It has a file `_batches/TOPIC/PARTITION/START.json`, which can be created only once. If two sinks write
-the same partition, whatever their consumer group believes, one creates the file and the other gets an error.
-The batch's file is created first, its rows are written after it. If the sink is killed in between, some rows
-of the last batch are missing. The next sink reads that range again and writes them under the same names.
-
-`decisions/analytics/partition.py` decides when a batch ends.
+Each batch begins where the previous one ended. Its file `_batches/TOPIC/PARTITION/START.json` is created
+only once: of two sinks of one partition, the second gets an error. The file is created before the rows
+are written. If a sink is killed in between, the next one reads that range again and writes the rows
+under the same names.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -39,13 +39,7 @@ class Rolling(Struct, frozen=True):
 
 
 class SinkReports(Struct, frozen=True):
-    """Callbacks of a sink.
-
-    Attributes:
-        written: called with each batch, once it is written.
-        lost: called with a range of offsets deleted before they were written.
-        made_anew: called with a partition, if the tables have rows of an earlier topic of that name.
-    """
+    """Callbacks of a sink: with a written batch, with lost offsets, and with a partition of a new topic."""
 
     written: Callable[[WrittenFiles], None]
     lost: Callable[[str], None]
@@ -84,9 +78,8 @@ class TopicsSink(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka sh
     ) -> None:
         """Read topics until `stop` is set, then write the batches that were begun.
 
-        `topics` has the types of records that are accepted from each.
-
-        With `once`, reading ends at the end offsets that the partitions had when they were assigned.
+        `topics` has the types of records that are accepted from each. With `once`, reading ends at the end
+        offsets that the partitions had when they were assigned.
 
         Raises:
             StoreError, InTheWayError: the tables cannot be written.
@@ -109,10 +102,7 @@ class TopicsSink(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka sh
                 await self._finish(tuple(self._sinks))
 
     async def on_partitions_assigned(self, partitions: Iterable[TopicPartition]) -> None:
-        """Begin to read assigned partitions, each where its rows in the tables end.
-
-        A failure is stored here and raised by `run`; the client would only log it.
-        """
+        """Begin to read assigned partitions where their rows in the tables end; `run` raises a failure."""
         async with self._lock:
             try:
                 for partition in partitions:
@@ -122,10 +112,7 @@ class TopicsSink(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka sh
             self._is_assigned = True
 
     async def on_partitions_revoked(self, partitions: Iterable[TopicPartition]) -> None:
-        """Write the records of revoked partitions, or their next owners would read them again.
-
-        A failure is stored as in `on_partitions_assigned`.
-        """
+        """Write the records of revoked partitions, or their next owners would read them again."""
         async with self._lock:
             try:
                 await self._finish(partitions)
@@ -176,11 +163,7 @@ class TopicsSink(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka sh
                 await self._end(largest, self._sinks[largest])
 
     async def _take(self, partition: TopicPartition, sink: PartitionSink, records: Iterable[Any]) -> bool:
-        """Add records to the sink. Return False if another sink has written them and reading began again.
-
-        Raises:
-            TopicRecreatedError: an offset is lower than one that was read.
-        """
+        """Add records to the sink; return False if another sink has written them and reading began again."""
         for record in records:
             if (
                 sink.until is not None

@@ -39,15 +39,11 @@ _BATCH_MORE_BYTES = 1 << 10
 
 
 KINDS: frozenset[Any] = frozenset({Decision, DeadLetter, ContextUsage})
-"""The types of records that the tables hold."""
 _TABLES = {Decision: Table.DECISIONS, DeadLetter: Table.DEAD_LETTERS, ContextUsage: Table.USAGE}
 
 
 class RecordLines(Struct, frozen=True, kw_only=True):
-    """Records of one partition, by ascending offset. A record without a timestamp (in ms) has None.
-
-    The lines of a file are the records of partition 0 of a topic with the file's name.
-    """
+    """Records of one partition, by ascending offset. A record without a timestamp (in ms) has None."""
 
     topic: str
     partition: int
@@ -267,7 +263,6 @@ def _unreadable(lines: RecordLines, wrong: Mapping[int, UnreadableError]) -> pa.
 def _table(
     table: Table, lines: RecordLines, indices: Sequence[int], columns: dict[str, pa.Array]
 ) -> pa.Table:
-    """Return the rows of the records at these indices."""
     schema = SCHEMAS[table]
     times_ms = [lines.timestamps_ms[index] for index in indices]
     recorded_us = [None if time_ms is None or time_ms < 0 else time_ms * 1000 for time_ms in times_ms]

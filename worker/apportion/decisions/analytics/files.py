@@ -1,8 +1,7 @@
 """Files of lines written into the tables, for users without Kafka; the rows are the same.
 
-A file counts as a topic of its own name with a single partition 0. A line's offset is its number, from 0. If
-the tables hold lines of the file already, writing continues after them. Number, size and the first line of
-each batch prove that those lines are from this file.
+A file counts as a topic of its own name with a single partition 0. A line's offset is its number, from 0.
+Writing continues after the lines that the tables hold, if they are proven to be from this file.
 """
 
 import re
@@ -37,9 +36,7 @@ def sink_lines(
 ) -> None:
     """Write the lines of a file that the tables do not hold yet; call `report` with each written batch.
 
-    Raises:
-        OtherFileError: the tables hold another file under this name; nothing is written.
-        StoreError, InTheWayError, TakenError: as raised by `PartitionSink`.
+    Raises OtherFileError before writing if the tables hold another such file, and as `PartitionSink`.
     """
     sink = PartitionSink(store, topic, 0)
     numbered = enumerate(lines)

@@ -1,8 +1,6 @@
 """A report as one HTML file that needs no server and no network.
 
-The content security policy allows these scripts (by digest), inline styles and `data:` images; nothing from a
-network. Text from clients (ids, kinds, names) is data in a block that no browser runs. The scripts show it as
-plain text.
+Text from clients (ids, kinds, names) is data in a block that no browser runs. The scripts show it as text.
 """
 
 from base64 import b64encode
@@ -33,10 +31,7 @@ def page_of(report: Report) -> str:
 
 
 def _content_security_policy(scripts: Sequence[str]) -> str:
-    """Return the policy: these scripts, inline styles and `data:` images; nothing from a network.
-
-    Styles are inline because the charts have their own.
-    """
+    """Return the policy: these scripts, inline styles of the charts, `data:` images; no network."""
     digests = [b64encode(sha256(script.encode()).digest()).decode() for script in scripts]
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
     return (

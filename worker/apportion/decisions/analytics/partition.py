@@ -1,8 +1,4 @@
-"""The sink of one partition: takes its records and writes them in batches.
-
-It decides where reading begins, when records become rows, and the content of a batch. It reads no topic and
-no clock: the caller decides when a batch ends.
-"""
+"""The sink of one partition: takes its records and writes them in batches, which the caller ends."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -262,7 +258,6 @@ def by_hour(table: Table, rows: pa.Table) -> Iterator[tuple[datetime | None, pa.
 
 
 def _times_within(table: Table, rows: pa.Table) -> pa.Array:
-    """Return the times that the records themselves hold."""
     if table is not Table.DEAD_LETTERS:
         name = "used_at" if table is Table.USAGE else "requested_at"
         return rows[name].cast(pa.timestamp("us")).combine_chunks()

@@ -1,7 +1,4 @@
-"""The named queries over the tables: SQL files, each with the question that it answers.
-
-The report shows their results. `apportion report --sql` prints them.
-"""
+"""The named queries over the tables: SQL files, each with the question that it answers."""
 
 from collections.abc import Sequence
 from importlib.resources import files
@@ -24,7 +21,6 @@ NAMES = (
     "latency",
     "dead_letters",
 )
-"""The names, in the order of the report."""
 
 _COMMENT = "-- "
 

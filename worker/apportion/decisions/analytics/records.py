@@ -31,7 +31,6 @@ _CONTENT = frozenset({"key", "headers", "value"})
 """Fields of a dead letter that hold the client's content; they are not read."""
 _ABSENT = (UnsetType, type(None))
 _DEFAULTS = {UNSET: None, results.Detail.FULL: "full"}
-"""Defaults as the tables have them."""
 UNSUPPORTED_VERSION = "unsupported_version"
 
 
@@ -100,13 +99,7 @@ class Version(Struct):
 
 
 class UnreadableError(Exception):
-    """A record that the tables cannot hold.
-
-    Attributes:
-        code: the kind of error, of a closed set.
-        message: the explanation for a person; without any content of the record.
-        pointer: the place of the error, such as `$.candidates[...].parts`.
-    """
+    """A record that the tables cannot hold; the message has no content of it, `pointer` is the place."""
 
     def __init__(self, code: str, message: str, pointer: str = "$") -> None:
         super().__init__(f"{code}: {message} (at {pointer})")
@@ -134,11 +127,7 @@ def recognised(value: bytes | None) -> Any:
 
 
 def read(value: bytes | None) -> Any:
-    """Return the `Decision`, `DeadLetter` or `ContextUsage` that a record's value holds.
-
-    Raises:
-        UnreadableError: it holds none of them, or a decision of another version.
-    """
+    """Return the `Decision`, `DeadLetter` or `ContextUsage` of a record's value; raise UnreadableError."""
     if not value:
         raise UnreadableError(ErrorCode.EMPTY_VALUE, "the record has no value")
     try:

@@ -43,15 +43,12 @@ class Report(Struct, frozen=True, kw_only=True):
 
     engine_version: str
     answers: Mapping[str, ReportTable]
-    """The results of the queries, by name."""
     listed: ReportTable
-    """The decisions, without candidates."""
     opened: Sequence[Mapping[str, Any]]
     """Decisions with their candidates, in the order of the list."""
     unreadable: int = 0
     """Number of records that the tables could not hold."""
     replayed: Replayed | None = None
-    """The output of a replay, if one was given."""
 
     @property
     def decisions(self) -> int:
@@ -65,11 +62,9 @@ def report_of(
     replayed: Replayed | None = None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> Report:
-    """Return the report of the tables. `advance` is called after each of `STEPS`, with the number done.
+    """Return the report; `advance` is called after each of `STEPS`, with the number done.
 
-    Raises:
-        NothingToReportError: the tables hold no decision.
-        TablesFailedError: a file of the tables cannot be read.
+    Raises NothingToReportError without decisions, TablesFailedError for a file that cannot be read.
     """
     answers: dict[str, ReportTable] = {}
     with naming_bad_tables():

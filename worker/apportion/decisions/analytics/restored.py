@@ -22,11 +22,7 @@ _INCOMPLETE = frozenset({"certificate", "prefix", "run"})
 
 
 def restore_decisions(tables: DuckDBPyConnection, prefix: str, most: int) -> Sequence[ContextDecision]:
-    """Return up to `most` decisions whose ids begin with `prefix`, from tables that `open_tables` opened.
-
-    Raises:
-        msgspec.ValidationError: a row does not have the form of this version's decisions.
-    """
+    """Return up to `most` decisions whose ids begin with `prefix`; raise msgspec.ValidationError."""
     rows = _rows(tables, "FROM decisions WHERE starts_with(decision_id, ?) LIMIT ?", prefix, most)
     return [
         _restored(
@@ -63,10 +59,7 @@ def _entry(row: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, Any]:
 
 
 def _nested(row: Mapping[str, Any], kind: type[Struct], before: str = "") -> dict[str, Any] | None:
-    """Return a row's columns as the nested fields of `kind`; None if all are null.
-
-    `before` is the beginning of the columns' names.
-    """
+    """Return a row's columns, named from `before`, as the nested fields of `kind`; None if all are null."""
     values: dict[str, Any] = {}
     for field in fields(kind):
         name = field.encode_name

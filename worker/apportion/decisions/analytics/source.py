@@ -1,7 +1,6 @@
 """Sources of a report's rows: folders that `apportion sink` wrote, and decisions as JSON lines.
 
-The queries see a decision once, even if it is recorded twice. Only temporary files are written, and nothing
-is fetched from a network.
+The queries see a decision once, even if it is recorded twice.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -94,7 +93,6 @@ def _parts(table: Table, folders: Sequence[Path], *, is_logged: bool) -> str:
 
 
 def _load(connection: DuckDBPyConnection, index: int, log: LogSource) -> None:
-    """Convert a log's lines into rows, a batch at a time."""
     if not index:
         for table in Table:
             columns = ", ".join(f"{name} {kind}" for name, kind in _columns(table))

@@ -1,7 +1,4 @@
-"""The storage of the tables: a folder, or a bucket of an object store.
-
-A file is written whole and only once; it is never written over.
-"""
+"""The storage of the tables: a folder, or a bucket of an object store; a file is written whole and once."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress

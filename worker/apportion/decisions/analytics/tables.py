@@ -118,7 +118,6 @@ DECISIONS = pa.schema(
         pa.field("run_cache_hit", pa.bool_()),
     ]
 )
-"""A row for each decision."""
 
 CANDIDATES = pa.schema(
     [
@@ -148,7 +147,6 @@ CANDIDATES = pa.schema(
         pa.field("moved", pa.bool_()),
     ]
 )
-"""A row for each candidate that a decision lists."""
 
 DEAD_LETTERS = pa.schema(
     [
@@ -176,7 +174,6 @@ USAGE = pa.schema(
         *_counts("gen_ai_usage_cache_read_input_tokens", "gen_ai_usage_cache_creation_input_tokens"),
     ]
 )
-"""A row for each usage event."""
 
 UNREADABLE = pa.schema(
     [

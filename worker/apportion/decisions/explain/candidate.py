@@ -1,7 +1,4 @@
-"""The explanation of a rejected candidate: why, by how much, and the changes that would have admitted it.
-
-The recorded facts are shown first, then the results of composing again.
-"""
+"""The explanation of a rejected candidate: why, by how much, and the changes that would have admitted it."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,8 +1,4 @@
-"""The explanation of a decision: the selected and the rejected candidates, the reasons, and by how much.
-
-Everything shown is in the record. The layout is the same for every strategy. Outside of a terminal it is
-plain text.
-"""
+"""The explanation of a decision, from its record alone; the layout is the same for every strategy."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -260,10 +256,7 @@ def _selected(entries: Iterable[Entry]) -> Table:
 
 
 def _omitted(entries: Iterable[Entry]) -> Table:
-    """Return the omitted candidates with their margins; a candidate that was not considered has its cost.
-
-    `More`: if known, the extra tokens in the limiting bound that would have selected it.
-    """
+    """Return the omitted candidates with their margins, else their costs, and the tokens they lacked."""
     rows = table("Rank", "Group", "Score", "Needed", "Left", "More", "Reason", "Id", right=(0, 2, 3, 4, 5))
     for entry in entries:
         if entry.margin is not None:

@@ -1,4 +1,1 @@
-"""A server of the Model Context Protocol that reads recorded decisions: find, explain and replay them.
-
-It writes nothing, and answers have neither content nor paths. Needs the extra `apportion[mcp]`.
-"""
+"""A read-only server of the Model Context Protocol that finds, explains and replays recorded decisions."""

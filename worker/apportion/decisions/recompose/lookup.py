@@ -1,7 +1,4 @@
-"""The lookup of one decision in the topics, and of its origin.
-
-Its events are searched in the partition that the decision names, by the key of its session.
-"""
+"""The lookup of one decision in the topics, and of its origin in the partition that the decision names."""
 
 from itertools import chain
 
@@ -19,23 +16,13 @@ from apportion.engine.assembly import create_engine
 
 
 def decision_of(run: Recomposition, prefix: str) -> ContextDecision:
-    """Return the decision whose id begins with `prefix`.
-
-    Raises:
-        UnknownDecisionError, AmbiguousDecisionError, UnreadableDecisionError: as `find_decision` raises them.
-        BrokerUnreachableError: the topic can no longer be read.
-    """
+    """Return the decision whose id begins with `prefix`; raises as `find_decision`, and if Kafka fails."""
     decisions = run.reader.read(*[span.decisions for span in run.ranges])
     return find_decision(chain.from_iterable(decisions), prefix)
 
 
 def origin_in(run: Recomposition, decision: ContextDecision) -> Origin | Finding:
-    """Return the origin of a decision, or the finding that explains why it is unknown.
-
-    Raises:
-        SettingsError: the secrets cannot be read.
-        BrokerUnreachableError: the topics can no longer be read.
-    """
+    """Return the origin of a decision, or why it is unknown; raise SettingsError, BrokerUnreachableError."""
     source = UNSET if decision.run is UNSET else decision.run.source
     ranges = [span for span in run.ranges if source is not UNSET and span.partition == source.partition]
     if not ranges:

@@ -1,7 +1,4 @@
-"""Runs over partitions in parallel processes.
-
-Each process reads its partitions itself. It sends its results as it finds them, its progress, and its sum.
-"""
+"""Runs over partitions in parallel processes, which send their results, their progress and their sums."""
 
 import queue
 from collections.abc import Callable, Iterator, Sequence

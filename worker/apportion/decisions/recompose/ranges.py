@@ -69,12 +69,7 @@ class PartitionRange(Struct, frozen=True):
 
 
 async def require_topics(settings: Settings, topics: Collection[str]) -> None:
-    """Check that the topics exist, with the number of partitions of the settings.
-
-    Raises:
-        BrokerRefusedError, BrokerUnreachableError: the brokers refuse the client, or none answers in time.
-        TopicMissingError, PartitionsChangedError: the check failed.
-    """
+    """Raise TopicMissingError or PartitionsChangedError unless the topics exist as the settings say."""
     reports = [report for report in await check_topics(settings) if report.topic in topics]
     if missing := [report.topic for report in reports if report.status is TopicStatus.MISSING]:
         raise TopicMissingError(missing, settings)
@@ -86,9 +81,7 @@ def settle(
 ) -> tuple[PartitionRange, ...]:
     """Return the ranges to read. `kept` has the offset (exclusive) of a snapshot's rows, by partition.
 
-    Raises:
-        NoSuchPartitionError: the selection names a partition that does not exist.
-        BrokerUnreachableError: the offsets cannot be read.
+    Raises NoSuchPartitionError for a selected partition that does not exist, and BrokerUnreachableError.
     """
     for partition in selection.offsets:
         if partition >= settings.partitions:
@@ -101,11 +94,7 @@ def settle(
 def settle_spans(
     settings: Settings, reader: RecordReader, topics: Collection[str], selection: RecordSelection
 ) -> tuple[OffsetSpan, ...]:
-    """Return the offsets to read, topic by topic and partition by partition, selected by record time.
-
-    Raises:
-        BrokerUnreachableError: the offsets cannot be read.
-    """
+    """Return the offsets to read by topic, then partition, selected by record time; raises as `settle`."""
     offsets = _Offsets(settings, reader.client, range(settings.partitions))
     return tuple(chain.from_iterable(reader.wait(offsets.spans(topic, selection)) for topic in topics))
 

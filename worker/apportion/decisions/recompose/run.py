@@ -52,11 +52,8 @@ class Recomposition:
     def run(self, advance: Callable[[int], None]) -> Iterator[Finding]:
         """Yield each finding; `advance` is called with the number of events done.
 
-        Raises:
-            SettingsError: the secrets cannot be read.
-            InvalidSnapshotError: the snapshot was altered.
-            BrokerUnreachableError: the topics can no longer be read.
-            PartitionFailedError: one of these errors ended a parallel process.
+        Raises SettingsError, InvalidSnapshotError or BrokerUnreachableError, and PartitionFailedError for one
+        of these in a parallel process.
         """
         for result in self._results(None, advance):
             if isinstance(result, VerificationSummary):
@@ -102,10 +99,8 @@ def open_run(
 ) -> Iterator[Recomposition]:
     """Open a run over the topics as they are now. Sessions start with the snapshot's rows, if there is one.
 
-    Raises:
-        PolicyError, SettingsError: the policies that the settings name are invalid.
-        BrokerRefusedError, BrokerUnreachableError, PoliciesUnreadError, PartitionsChangedError,
-        TopicMissingError, NoSuchPartitionError: topics cannot be read.
+    Raises PolicyError or SettingsError for invalid policies, and as `require_topics`, `read_timeline` and
+    `settle` for topics that cannot be read.
     """
     topics = {settings.requests_topic, settings.policies_topic}
     topics |= {settings.decisions_topic, settings.dead_letters_topic}

@@ -50,12 +50,9 @@ class SnapshotExistsError(Exception):
 class Kept(Struct, frozen=True):
     """The rows of one partition in the file.
 
-    - `partition`: the partition.
     - `offset`: the rows include all requests before it.
     - `changelog_offset`: the rows are from records of the changelog before it.
-    - `rows`: their number.
-    - `start`, `size_bytes`: their position and size in the file.
-    - `digest`: SHA-256 of their bytes, in hexadecimal.
+    - `start`, `size_bytes`, `digest`: their position in the file, and the SHA-256 of their bytes in hex.
     """
 
     partition: int
@@ -142,12 +139,8 @@ def write_snapshot(
 ) -> tuple[Kept, ...]:
     """Write the current rows of the changelog; `advance` is called with the number of partitions done.
 
-    The file gets its name when it is complete.
-
-    Raises:
-        SnapshotExistsError: the file exists, and `force` is not set.
-        BrokerUnreachableError: the changelog could not be read.
-        ArtifactMissingError, UnreadableStateError: the changelog is incomplete, or from a newer version.
+    The file gets its name when it is complete. Raises SnapshotExistsError unless `force` is set,
+    BrokerUnreachableError, and the errors of `read_rows` for an incomplete or newer changelog.
     """
     if path.exists() and not force:
         raise SnapshotExistsError(path)

@@ -78,10 +78,8 @@ def finding_at(
 class VerificationSummary(Struct, frozen=True):
     """The counts of a verification.
 
-    - `verified`, `dead_letters`: verified decisions and dead letters.
     - `repeated`: records that equal an earlier record of the same decision or dead letter.
-    - `differences`: decisions and dead letters with a field that differs.
-    - `unverifiable`: all other findings, by kind.
+    - `unverifiable`: all findings except differences, by kind.
     - `in_flight`: recorded requests that may not be answered yet.
     """
 

@@ -38,10 +38,7 @@ class RecordedLog:
         report: Callable[[Finding], None],
         is_wanted: Callable[["RecordedLog", Recorded], bool],
     ) -> None:
-        """Repeats may differ in the fields `not_compared`. `report` is called with findings about the log.
-
-        Records for which `is_wanted` returns False are ignored.
-        """
+        """Report findings. Records count if `is_wanted`; repeats may differ in `not_compared`."""
         self.name = name
         self.repeated = 0
         self.last_event_offset = -1

@@ -1,8 +1,4 @@
-"""The origin of one recorded decision: its request, the session's row before it, and its policy.
-
-The decision is found by the beginning of its id. Its events are composed again. If the result differs from
-the record, there is no origin but a finding, as `verify` reports it.
-"""
+"""The origin of one recorded decision: its request, the session's row before it, and its policy."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import takewhile
@@ -63,11 +59,9 @@ _decision_decoder = msgspec.json.Decoder(ContextDecision)
 
 
 def find_decision(records: Iterable[Record], prefix: str) -> ContextDecision:
-    """Return the decision whose id begins with `prefix`, from its first record.
+    """Return the first record of the decision whose id begins with `prefix`.
 
-    Raises:
-        UnknownDecisionError, AmbiguousDecisionError: no id, or several ids, begin so.
-        UnreadableDecisionError: this version cannot read the record.
+    Raises UnknownDecisionError, AmbiguousDecisionError or UnreadableDecisionError.
     """
     found: Recorded | None = None
     unreadable = 0
@@ -105,8 +99,7 @@ def origin_of(
 ) -> Origin | Finding:
     """Return the origin of a decision, or the finding that explains why it is unknown.
 
-    The events and decisions are of its session; `verification_of` returns the verification of the decisions.
-    The events are composed again up to the decision's request.
+    The events and decisions are of its session. They are composed again up to the decision's request.
     """
     found: list[Origin] = []
     findings: list[Finding] = []

@@ -50,10 +50,9 @@ class Recomposer:
         self._rows = rows or SessionRows()
 
     def recompose(self, event: Event, recorded_ms: int, policy_digest: str | None = None) -> Recomposed:
-        """Return an event composed again. The session's row changes only with `advance`.
+        """Return an event composed again; raise EventError if it is refused.
 
-        `policy_digest` is the digest in the recorded decision of a request, if there is one. EventError is
-        raised if the event is refused.
+        `policy_digest` is from a request's recorded decision. The session's row changes only with `advance`.
         """
         before = self._rows.get(session_key(event.tenant, event.session_id))
         composer = self._composers.at(recorded_ms)

@@ -68,17 +68,12 @@ class _DeadLetter(Struct, frozen=True, tag_field="type", tag="context-dead-lette
 class Recorded(Struct, frozen=True):
     """A decision or a dead letter in a record of a log. A dead letter has no policy and no session digests.
 
-    - `record`: the record.
     - `name`: the short name that it shares with its event.
     - `identity`: the decision's id, or the place of the refused event. Records of equal identity are repeats.
-    - `engine_version`: the version of the engine that made it.
-    - `policy`, `policy_digest`: the policy of a decision.
     - `session_before`, `session_after`: the digests of the session's rows around a decision.
     - `is_placed`: the source, key and headers of a dead letter are compared, too.
-    - `detail`: the detail of a decision.
     - `event_offset`: the offset of the event; -1 if it is unknown.
     - `key`: the key of the session, or of the refused record.
-    - `code`: the error code of a dead letter.
     - `dead_letter_value`: whether a dead letter has its event's value, or only the digest.
     """
 
@@ -118,7 +113,7 @@ def request_name(tenant: str, session_id: str, request_id: str) -> bytes:
 
 
 def refusal_name(source: str) -> bytes:
-    """Return the name that a refused event and its dead letter share.
+    """Return the name of a refused event and its dead letter.
 
     `source` is the digest of the event's line, or its record as `topic/partition/offset`.
     """

@@ -1,7 +1,4 @@
-"""Verification: recorded events are composed again, and their decisions and dead letters are compared.
-
-It finds the record of each event, events without a record and records without an event, and counts them.
-"""
+"""Verification: recorded events are composed again, and their decisions and dead letters are compared."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -42,10 +39,7 @@ _KIND_OF_REFUSAL = {
 
 
 class JudgedEvent(Struct, frozen=True):
-    """An event that was composed again, and the kind of finding about its decision, if there is one.
-
-    If it is not `asked`, it only rebuilt its session's row, and no decision was compared.
-    """
+    """An event that was composed again, and the finding about its decision, if it was `asked` for."""
 
     recomposed: Recomposed
     found: FindingKind | None
@@ -208,7 +202,6 @@ class Verification:
         return judgement.found
 
     def _check_dead_letter(self, record: Record, error: EventError) -> None:
-        """Compare the dead letter of a refused event; report a finding."""
         log = self._dead_letters
         if log is None:
             return

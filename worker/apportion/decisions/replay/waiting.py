@@ -1,7 +1,4 @@
-"""Records that were read before their events. Their values are in memory up to a bound, then in a file.
-
-A record with its value in the file takes some hundred bytes of memory. The file is temporary, without a name.
-"""
+"""Records that were read before their events. Their values are in memory up to a bound, then in a file."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -63,7 +60,6 @@ class Waiting:
             del self._records[name]
 
     def __iter__(self) -> Iterator[Record]:
-        """Yield all records, in the order of their offsets."""
         waiting = [waiting for records in self._records.values() for waiting in records]
         yield from map(self._loaded, sorted(waiting, key=lambda waiting: waiting.record.offset))
 

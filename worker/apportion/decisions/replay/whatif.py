@@ -1,7 +1,4 @@
-"""Changes to requests and policies, and the differences between two compositions of one request.
-
-Pure: nothing is composed here.
-"""
+"""Changes to requests and policies, and the differences between two compositions of one request."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable
@@ -125,10 +122,7 @@ class AnswerSide(Struct, frozen=True, omit_defaults=True):
 class DecisionDifference(Result, frozen=True, kw_only=True):
     """The difference that a change makes to one decision.
 
-    - `decision_id`: the recorded decision.
-    - `before`, `after`: its answer before and after the change.
-    - `gained`: items only of the new context, in its order.
-    - `lost`: items only of the old context, in its order.
+    - `gained`, `lost`: items only of the new context, and only of the old one, in its order.
     - `shrunk`, `grown`: items of both contexts with another size, in the order of the new context.
     - `reordered`: the items of both contexts have another order.
     - `rewritten`: the text differs, although all items, sizes and their order are equal.

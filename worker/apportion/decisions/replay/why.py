@@ -52,11 +52,7 @@ class Searched(StrEnum):
 class AdmittingChange(Struct, frozen=True, kw_only=True):
     """One change alone. Values are tokens, or the unit of the key; thousandths of a score; 0 or 1 for a pin.
 
-    - `lever`: the kind of change.
-    - `key`: the changed key.
-    - `now`: the recorded value.
-    - `most`: the largest possible value.
-    - `ended`: the end of the search.
+    - `now`, `most`: the recorded value and the largest possible value of `key`.
     - `needed`: the value found. If the search was stopped, it admits, but a smaller one is not excluded.
     - `fidelity`: the fidelity with which it admits the candidate.
     - `displaced`: ids of items that it removes from the context, in the order of the text.

@@ -1,7 +1,4 @@
-"""An embedded Kafka-compatible broker, for `apportion demo` and quick tests.
-
-It leaves nothing behind. It proves nothing about Apache Kafka; other tests run against Apache Kafka.
-"""
+"""An embedded Kafka-compatible broker, for `apportion demo` and quick tests; it is no proof about Kafka."""
 
 from apportion.demo.broker.embedded import EmbeddedBroker, EmbeddedBrokerError, embedded_broker
 

@@ -1,8 +1,4 @@
-"""The embedded broker as a context manager.
-
-The broker runs until the `with` block or the process ends. Only the watchdog signals the broker and touches
-its files.
-"""
+"""The embedded broker as a context manager. Only the watchdog signals the broker and touches its files."""
 
 import platform
 import subprocess
@@ -48,11 +44,7 @@ class EmbeddedBroker:
     watchdog: subprocess.Popen[str]
 
     def check(self) -> None:
-        """Require that the broker is still running.
-
-        Raises:
-            EmbeddedBrokerError: it has ended, and clients would retry forever.
-        """
+        """Raise EmbeddedBrokerError if the broker has ended, because clients would retry forever."""
         if self.watchdog.poll() is not None:
             reason, output = _last_words(self.watchdog)
             lost = f"the embedded broker at {self.bootstrap_servers} {reason}, and its topics are lost"
@@ -64,11 +56,10 @@ def embedded_broker(ready_timeout_s: float = 10.0) -> Iterator[EmbeddedBroker]:
     """Run a broker on a free port of the loopback interface, with its topics in memory.
 
     This blocks for some 30 ms, until the broker answers Kafka requests. Ctrl-C in the terminal does not reach
-    the broker, because it has its own session. After kill -9 of this process it ends at once.
+    it, because it has its own session. After kill -9 of this process it ends at once.
 
     Raises:
-        EmbeddedBrokerError: it does not run on this platform, the extra `demo` is not installed, or it ended
-            or did not answer within `ready_timeout_s`.
+        EmbeddedBrokerError: there is no program for it, or it ended or was silent for `ready_timeout_s`.
     """
     binary = str(broker_binary())
     # leaving this block closes the pipe that the watchdog reads, and waits for it
@@ -90,11 +81,7 @@ def embedded_broker(ready_timeout_s: float = 10.0) -> Iterator[EmbeddedBroker]:
 
 
 def broker_binary() -> Path:
-    """Return the path of the broker's program, which is not run; nor is its package imported.
-
-    Raises:
-        EmbeddedBrokerError: it does not run on this platform, or its package is not installed.
-    """
+    """Return the path of the broker's program, without running it; raise EmbeddedBrokerError."""
     _require_supported_platform()
     package = find_spec(_PACKAGE)
     if package is None or package.origin is None:

@@ -79,12 +79,9 @@ def _keep(broker: subprocess.Popen[bytes], ready_timeout_s: float) -> bytes:
 
 
 def _read(broker: subprocess.Popen[bytes], timeout_s: float | None) -> bytes:
-    """Wait for output of the broker.
+    """Wait for output of the broker; raise EOFError at its end, TimeoutError without output in time.
 
-    Raises:
-        SystemExit: the parent has ended.
-        EOFError: the broker has ended.
-        TimeoutError: there was no output in time.
+    Exits if the parent has ended.
     """
     pipe = broker.stdout
     assert pipe is not None

@@ -1,7 +1,4 @@
-"""The demo: an embedded broker, the worker, and real sessions, in one process tree.
-
-The worker and its topics are the same as in production.
-"""
+"""The demo: an embedded broker, the worker as in production, and real sessions, in one process tree."""
 
 from apportion.demo.demo.run import POLICY, require_demo_policy, run_demo
 from apportion.demo.demo.screen import Screen

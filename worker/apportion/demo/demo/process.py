@@ -1,7 +1,4 @@
-"""Processes of the demo: workers, and the commands that verify and report their work.
-
-All processes end with the demo. If a worker fails, its last log lines are shown.
-"""
+"""Processes of the demo, which end with it: workers, and the commands that verify and report their work."""
 
 import asyncio
 import os
@@ -46,11 +43,7 @@ class Worker:
         return self._process.pid
 
     async def during(self, work: Awaitable[object]) -> None:
-        """Await work that needs the worker.
-
-        Raises:
-            WorkerEndedError: the worker ended first.
-        """
+        """Await work that needs the worker; raise WorkerEndedError if it ends first."""
         working = asyncio.ensure_future(work)
         try:
             await asyncio.wait({working, self._reading}, return_when=asyncio.FIRST_COMPLETED)
@@ -62,11 +55,7 @@ class Worker:
         working.result()
 
     async def wait_until_ready(self) -> None:
-        """Wait until the worker answers events.
-
-        Raises:
-            WorkerEndedError: it ended, or was not ready in time.
-        """
+        """Wait until the worker answers events; raise WorkerEndedError if it ends or takes too long."""
         try:
             async with asyncio.timeout(READY_TIMEOUT_S):
                 await self.during(self._ready.wait())
@@ -106,13 +95,7 @@ class Worker:
 
 @asynccontextmanager
 async def worker_process(settings: Mapping[str, str]) -> AsyncIterator[Worker]:
-    """Run `apportion run` with only these settings, by name, and yield the worker when it is ready.
-
-    It ends with this process.
-
-    Raises:
-        WorkerEndedError: it is not ready.
-    """
+    """Run `apportion run` with only these settings, by name, and yield the worker when it is ready."""
     process = await _start("run", settings=settings, output=DEVNULL, errors=PIPE)
     worker = Worker(process)
     try:
@@ -123,11 +106,7 @@ async def worker_process(settings: Mapping[str, str]) -> AsyncIterator[Worker]:
 
 
 async def run_command(*arguments: str, settings: Mapping[str, str], folder: Path | None = None) -> list[str]:
-    """Run a command with only these settings, in a folder, and return the lines of its output.
-
-    Raises:
-        CommandFailedError: its exit code is not 0.
-    """
+    """Run a command in a folder, and return the lines of its output; raise CommandFailedError."""
     process = await _start(*arguments, settings=settings, output=PIPE, errors=STDOUT, folder=folder)
     try:
         assert process.stdout is not None, "it was started with a pipe"

@@ -35,21 +35,15 @@ _DEMO_SETTINGS: dict[str, Any] = {
 """Small numbers, because there is one worker on one machine. The static member's name lets the successor join
 without waiting for the session timeout of the killed worker."""
 _USER_SETTINGS = ("default_policy", "policies")
-"""Settings of the user that the demo keeps."""
 POLICY = "agent"
 """The default policy of the demo if the user names none."""
 RECORDED_SECRET = "the demo's, and nobody's secret"  # noqa: S105 - it protects nothing
 """The secret of the recorded sessions, whose paths are public. It makes their ids the same everywhere."""
 _STRATEGY = "lanes"
-"""The strategy of the workload's requests."""
 
 
 def require_demo_policy(settings: Settings) -> None:
-    """Require that the workload's requests can be composed under the default policy.
-
-    Raises:
-        PolicyError, SettingsError: they cannot, or the policy cannot be read.
-    """
+    """Raise PolicyError or SettingsError if the workload's requests do not suit the default policy."""
     catalogue = create_catalogue(settings)
     named = {policy.strategy for policy in catalogue if policy.name == settings.default_policy}
     if named != {_STRATEGY}:
@@ -62,12 +56,8 @@ async def run_demo(
 ) -> None:
     """Send the events of a story, show each answer, and write the report; with `stay`, wait until cancelled.
 
-    Sessions that are not the `recorded` ones get a random secret.
-
-    Raises:
-        EmbeddedBrokerError: there is no broker.
-        WorkerEndedError, NoAnswerError: the worker does not answer.
-        CommandFailedError: the verification or the report failed.
+    Sessions that are not the `recorded` ones get a random secret. Raises EmbeddedBrokerError,
+    WorkerEndedError, NoAnswerError or CommandFailedError.
     """
     secret = RECORDED_SECRET if recorded else secrets.token_hex(32)
     with embedded_broker() as broker:

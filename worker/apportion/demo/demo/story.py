@@ -1,7 +1,4 @@
-"""The events of the demo: concurrent sessions of every strategy about the same moments of a history.
-
-It also determines which events are in flight when the worker is killed.
-"""
+"""The events of the demo, before, during and after a kill: sessions of every strategy about one history."""
 
 import json
 from collections.abc import Iterable
@@ -32,10 +29,7 @@ class Story(Struct, frozen=True):
 
 
 def demo_policies() -> dict[str, Policy]:
-    """Return the policies that the demo publishes, by file.
-
-    The sessions of the briefing exhaust their tokens. The assistant has a long chat with tools.
-    """
+    """Return the policies that the demo publishes, by file. Sessions of the briefing run out of tokens."""
     files = ("briefing.toml", "assistant.toml")
     return {file: load_policy(resources.files(__package__) / file) for file in files}
 

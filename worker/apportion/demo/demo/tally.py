@@ -30,13 +30,7 @@ class PolicySums(Struct):
 
 
 class DemoTally:
-    """The running totals of a demo.
-
-    Attributes:
-        policies: the sums by policy, in the order of their first decisions.
-        dead_letters: the number of dead letters.
-        charged: tokens in the sessions' ledgers; it differs from `emitted` only after a wrong charge.
-    """
+    """The running totals of a demo; `charged` differs from `emitted` only after a wrong charge."""
 
     def __init__(self) -> None:
         self.policies: dict[str, PolicySums] = {}

@@ -1,7 +1,4 @@
-"""The layout of the demo's output: the first context, a line for each decision, and the sums.
-
-The lines are the same on a terminal and in a pipe; only a terminal shows colours.
-"""
+"""The layout of the demo's output, on a terminal and in a pipe: a context, a line a decision, the sums."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

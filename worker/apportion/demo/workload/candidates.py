@@ -125,10 +125,7 @@ def timestamp(time_s: int) -> str:
 
 
 def gather(scene: Scene) -> Iterator[WorkloadCandidate]:
-    """Yield the candidates of a moment, the most important first.
-
-    Ids are unique, and so are path and chunk index within a kind.
-    """
+    """Yield the candidates of a moment, the most important first, with unique ids."""
     for kind, lane, source in _SOURCES:
         for piece in source(scene):
             yield scene.of_file(kind, lane, piece)
@@ -222,13 +219,11 @@ def _rule_docs(scene: Scene) -> list[_Piece]:
 
 
 def _constraints(scene: Scene) -> Iterator[_Piece]:
-    """Yield the first chunk of each file."""
     for path in scene.index.files("constraint")[:_CONSTRAINTS]:
         yield from (piece for piece in islice(scene.chunks(path), 1) if not piece.text.isspace())
 
 
 def _similar(scene: Scene) -> Iterator[_Piece]:
-    """Return the most relevant chunks of similar files, without the edited ones."""
     pieces = scene.chunks(*scene.index.similar(scene.query.weights, scene.edited))
     return (piece for piece in scene.best(pieces, _SIMILAR_PIECES) if scene.query.relevance(piece.text))
 

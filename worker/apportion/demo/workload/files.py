@@ -141,10 +141,7 @@ def _text_files(folder: Path, bytes_max: int, left_out: Counter[LeftOut]) -> Ite
 def _files(
     folder: Path, above: Sequence[tuple[Path, GitIgnoreSpec]], left_out: Counter[LeftOut]
 ) -> Iterator[Path]:
-    """Yield the files below a folder by name. The nearest `.gitignore` with a rule for a file decides.
-
-    An ignored folder counts once, and is not read.
-    """
+    """Yield the files below a folder by name. The nearest `.gitignore` with a rule for a file decides."""
     specs = [*above, *_ignore_in(folder)]
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)

@@ -1,7 +1,4 @@
-"""The history up to a moment: sessions of authors, ages of contents, and churn of files.
-
-No fact is dated later than the moment.
-"""
+"""The history up to a moment, and no later fact: sessions of authors, ages of contents, churn of files."""
 
 import hashlib
 from collections import Counter, deque
@@ -66,10 +63,7 @@ class RepositoryHistory:
         return list(reversed(self._recent))
 
     def session_id(self, commit: RepositoryCommit) -> str:
-        """Return the session of a commit: its author and the ISO week of its author date in UTC.
-
-        The author is a digest of workspace and e-mail, so a person has another name in each repository.
-        """
+        """Return the session of a commit: the author's digest in this workspace, and the ISO week in UTC."""
         email, _ = self._repository.author_and_message(commit.oid)
         author = hashlib.sha256(self._workspace.encode() + b"\0" + email.strip().lower()).hexdigest()[:16]
         year, week, _ = datetime.fromtimestamp(commit.time_s, UTC).isocalendar()

@@ -1,8 +1,4 @@
-"""Index of the working folder at one moment: words, definitions, imports and roles of its files.
-
-It finds the files that could matter for a change. It is updated file by file, and its answers depend only on
-the current state of the folder.
-"""
+"""Index of the working folder at one moment: words, definitions, imports and roles of its files."""
 
 import hashlib
 import heapq
@@ -50,7 +46,6 @@ class Index:
         self._tree: str | None = None
         self._profiles: dict[str, _Profile] = {}
         self._found: defaultdict[str, dict[str, set[str]]] = defaultdict(dict)
-        """The files by kind of key, then by key."""
         self._profile = lru_cache(maxsize=1024)(self._read_profile)
         self._lines = lru_cache(maxsize=128)(lambda oid: lines(self._text(oid)))
         self.chunks = lru_cache(maxsize=128)(lambda oid: tuple(chunks(self._text(oid))))
@@ -89,11 +84,7 @@ class Index:
         return "sha256:" + hashlib.sha256(msgspec.json.encode(bound)).hexdigest()
 
     def weight(self, word: str, without: Collection[str]) -> int:
-        """Return the weight of a word by its rarity.
-
-        It is log2 of the number of all files over the number of files with the word, not counting `without`,
-        rounded down, plus 1. It is 0 if there are none.
-        """
+        """Return 1 + log2(all files / files with the word), rounded down; or 0. `without` is left out."""
         holders = self._holders("word", word)
         others = len(holders) - sum(path in holders for path in without)
         return (len(self._profiles) // others).bit_length() if others else 0
@@ -148,10 +139,7 @@ class Index:
         )
 
     def _resolved(self, importer: str, module: str) -> str | None:
-        """Return the file that a module's name most likely means; None if it is likely of another project.
-
-        A name of one part means a file in reach (`paths.in_reach`), as in most languages.
-        """
+        """Return the file that a module's name most likely means; None if it is likely of another project."""
         parts = paths.module_parts(module)
         best: tuple[int, float, str] | None = None
         for name in parts[-2:]:

@@ -47,10 +47,8 @@ class Moment(NamedTuple):
     request_id: str
     """The id of the request, unique in the history."""
     session_id: str
-    """The author's session."""
     time_s: int
     event: str
-    """The kind of event."""
     commitish: str | UnsetType
     """The commit that is checked out; unset before the first commit."""
     foci: tuple[Edit, ...]
@@ -94,10 +92,7 @@ def edit(repository: Repository, change: FileChange) -> Edit:
 
 
 def diff_pieces(edit: Edit) -> Iterator[str]:
-    """Yield the hunks of an edit in pieces of about one chunk, each with the header of a patch.
-
-    A piece has whole hunks; only a hunk longer than a chunk is cut.
-    """
+    """Yield the hunks of an edit in pieces of about one chunk, each with the header of a patch."""
     old = "/dev/null" if edit.change.old is None else _quoted(f"a/{edit.path}")
     new = "/dev/null" if edit.change.new is None else _quoted(f"b/{edit.path}")
     header = f"--- {old}\n+++ {new}\n"

@@ -1,7 +1,4 @@
-"""Facts about a file from its path alone: its role, its module's name, and its distance to other paths.
-
-They follow conventions that are common across languages.
-"""
+"""Facts about a file from its path alone, by common conventions: its role, module's name, and distances."""
 
 import re
 from collections.abc import Iterable
@@ -84,10 +81,7 @@ def module_parts(module: str) -> tuple[str, ...]:
 
 
 def shared_tail(path: str, parts: tuple[str, ...]) -> int:
-    """Return the number of equal parts at the end of a path and of a module's name.
-
-    The path is compared with and without its file, and the larger number counts.
-    """
+    """Return the number of equal parts at the end of a path, with or without its file, and of a module."""
     folders, stem, _ = _parsed(path)
     ends = ((*folders, stem), folders)
     return max(common_length(reversed(names), reversed(parts)) for names in ends)

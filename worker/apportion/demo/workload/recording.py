@@ -1,7 +1,4 @@
-"""The recorded workload of the package: real sessions, for a demo without a repository.
-
-The file holds events as JSON lines, compressed with xz.
-"""
+"""The recorded workload of the package: real sessions, as JSON lines in a file compressed with xz."""
 
 import lzma
 from collections.abc import Iterator
@@ -14,11 +11,7 @@ RECORDING: Traversable = files("apportion.demo.workload").joinpath("recorded.jso
 
 
 def recorded(recording: Traversable = RECORDING) -> Iterator[bytes]:
-    """Yield the recorded events in order, each one line of JSON without its line feed.
-
-    Raises:
-        WorkloadError: the file is missing or damaged.
-    """
+    """Yield the recorded events, each one line of JSON without its line feed; raise WorkloadError."""
     try:
         with recording.open("rb") as compressed, lzma.open(compressed) as stream:
             for line in stream:

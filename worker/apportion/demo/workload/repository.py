@@ -50,10 +50,7 @@ _AUTHOR = re.compile(rb"^author [^\n]*<(?P<email>[^>\n]*)>", re.MULTILINE)
 
 
 class WorkloadError(Exception):
-    """The source of a workload is unusable.
-
-    `message` states the problem and the remedy. `place` is the repository, revision, object or file.
-    """
+    """The source of a workload is unusable; `place` is the repository, revision, object or file."""
 
     def __init__(self, code: str, message: str, place: str) -> None:
         super().__init__(f"{code}: {message} (at {place})")
@@ -79,13 +76,10 @@ class FileChange(NamedTuple):
 
 
 class Repository:
-    """A context manager over two git processes that answer questions.
+    """A context manager over two git processes that answer questions; raises WorkloadError without git.
 
     The owner of the repository's folder is not checked (`safe.directory`), because its user named it and
     nothing in it is executed.
-
-    Raises:
-        WorkloadError: git is missing, or the folder is no repository.
     """
 
     def __init__(self, path: Path) -> None:
@@ -109,11 +103,7 @@ class Repository:
         self._trees.end()
 
     def resolve(self, revision: str) -> str:
-        """Return the oid of the commit that a revision names.
-
-        Raises:
-            WorkloadError: there are no commits at all, or none of this name.
-        """
+        """Return the oid of the commit that a revision names; raise WorkloadError if there is none."""
         oid = self._ask("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
         if oid is not None:
             return oid
@@ -133,10 +123,7 @@ class Repository:
         return commits
 
     def author_and_message(self, oid: str) -> tuple[bytes, str]:
-        """Return the author's e-mail, unchanged, and the message without outer white space.
-
-        A message that is not UTF-8 is read as ISO-8859-1; the encoding that the commit names is ignored.
-        """
+        """Return the author's e-mail, unchanged, and the message, in UTF-8 or else ISO-8859-1, stripped."""
         header, _, message = self._receive(self._request(oid)).partition(b"\n\n")
         author = _AUTHOR.search(header)
         try:

@@ -49,14 +49,9 @@ def from_git(
 ) -> Iterator[bytes]:
     """Yield a revision's history as events, each one line of JSON without its line feed.
 
-    Commits are ordered by author date, ties by generation (parents first), then by oid. With `max_requests`
-    (≥ 1), only the last requests of the history are given, with the same bytes. The same commit gives the
-    same bytes for any location of the repository and any configuration of git. A shallow clone gives other
-    bytes.
-
-    Raises:
-        ValueError: `max_requests` is less than 1.
-        WorkloadError: git, the repository, the revision or an object is missing, or there are no commits.
+    Commits are ordered by author date, ties by generation (parents first), then by oid. `max_requests` (≥ 1)
+    gives only the last requests, with the same bytes. The same commit gives the same bytes for any location
+    and configuration, except in a shallow clone. Raises ValueError or WorkloadError.
     """
     if max_requests is not None and max_requests < 1:
         raise ValueError(f"max_requests is {max_requests}, expected 1 or more")

@@ -1,7 +1,4 @@
-"""Requests for all strategies, derived from the `lanes` requests of a history.
-
-Contents may be cut; chats have their own times.
-"""
+"""Requests for all strategies, derived from the `lanes` requests of a history, with cut contents."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -10,7 +7,6 @@ from itertools import islice
 from typing import Any, TypeAlias
 
 Event: TypeAlias = dict[str, Any]
-"""An event in JSON."""
 
 _REVIEW_TOKENS = 4_000
 _CHAT_TOKENS = 12_000
@@ -37,10 +33,7 @@ def review(moment: Event) -> Event:
 
 
 def recall(moment: Event) -> Event:
-    """Return a request of a memory search under `categories`.
-
-    The agreement on a candidate is the number of candidates with its path.
-    """
+    """Return a memory search under `categories`; agreement is the number of candidates with the path."""
     counts = Counter(candidate.get("path") for candidate in moment["candidates"])
     offered = [
         _named(candidate)
@@ -53,10 +46,7 @@ def recall(moment: Event) -> Event:
 
 
 def habits(moment: Event) -> Event:
-    """Return a request with rules for an agent, under `tiers`; their contents are cut to 480 characters.
-
-    The activation of a rule is its relevance divided by the largest relevance of all rules.
-    """
+    """Return rules for an agent, under `tiers`, cut to 480 characters; the most relevant has activation 1."""
     rules = [candidate for candidate in moment["candidates"] if candidate["kind"] in _HABITS]
     most = max((rule["relevance"] for rule in rules), default=0) or 1
     offered = [

@@ -1,8 +1,4 @@
-"""Definitions and imports of a source file, by a tree-sitter parser for each language.
-
-The parsers accept files with errors and all versions of a language. The result does not depend on Python's
-version.
-"""
+"""Definitions and imports of a source file, by a tree-sitter parser for each language."""
 
 from functools import cache
 from pathlib import PurePosixPath

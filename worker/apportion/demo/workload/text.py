@@ -33,7 +33,6 @@ class Hunk(NamedTuple):
     start: int
     """The first line of the hunk in the new text, from 0."""
     end: int
-    """The line after its last line."""
 
 
 def identifiers(text: str) -> frozenset[str]:
@@ -42,10 +41,7 @@ def identifiers(text: str) -> frozenset[str]:
 
 
 def words(text: str) -> frozenset[str]:
-    """Return the words of three letters or more in a text, in lower case.
-
-    Names in `snake_case` are split, and ASCII names in `camelCase`.
-    """
+    """Return the words of three letters or more, in lower case; `snake_case` and `camelCase` are split."""
     found: set[str] = set()
     for letters in set(_LETTERS.findall(text)):
         if letters.isascii() and not letters.islower():

@@ -31,11 +31,7 @@ def answer_lines(
 
 
 def event_of_line(line: Record, bounds: Bounds) -> Event:
-    """Return the event in a line.
-
-    Raises:
-        EventError: the line is not an event, or exceeds a bound.
-    """
+    """Return the event in a line; raise EventError if it is not an event, or exceeds a bound."""
     if isinstance(line, CutRecord):
         message = f"the event has {line.size_bytes} bytes, more than {bounds.event_max_bytes}"
         raise EventError(ErrorCode.TOO_LARGE, message)

@@ -1,7 +1,4 @@
-"""Rows of sessions in memory. They are encoded to save memory, except the most recently stored rows.
-
-A decoded row keeps the prepared artifacts of its pool for the next request.
-"""
+"""Rows of sessions in memory: encoded, except the most recently stored ones with their prepared pools."""
 
 from collections import OrderedDict
 

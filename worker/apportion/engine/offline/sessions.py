@@ -1,7 +1,4 @@
-"""Sessions of one run: their rows, and the handling of events.
-
-Memory only grows with the number of sessions, because the caches are small.
-"""
+"""Sessions of one run: their rows, and the handling of events with small caches."""
 
 from apportion.core.compose import Answered
 from apportion.core.composer import Composer
@@ -28,21 +25,13 @@ class Sessions:
         self._rows = SessionRows()
 
     def handle(self, event: Event) -> Answered | None:
-        """Update an event's session, and return the answer; None for an event that is not a request.
-
-        Raises:
-            EventError: the event is refused, and its session is unchanged.
-        """
+        """Update an event's session, and return the answer; None without a request; raise EventError."""
         session, outcome = self.answer(event)
         self.keep(event, session)
         return outcome
 
     def answer(self, event: Event) -> tuple[Session, Answered | None]:
-        """Return the next row of an event's session, for `keep`, and the answer.
-
-        Raises:
-            EventError: the event is refused.
-        """
+        """Return the next row of an event's session, for `keep`, and the answer; raises as `handle`."""
         return self._composer.handle(event, self.session(event.tenant, event.session_id))
 
     def keep(self, event: Event, session: Session) -> None:

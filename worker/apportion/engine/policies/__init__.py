@@ -12,21 +12,12 @@ from apportion.core.strategy_api.policy import Policy, PolicyError, Problem
 
 
 def load_policy(file: Traversable | Path) -> Policy:
-    """Return the policy of a TOML file.
-
-    Raises:
-        PolicyError: it is not TOML, or not a valid policy. The error lists all problems and names the file.
-        OSError: it cannot be read.
-    """
+    """Return the policy of a TOML file; raise OSError, or PolicyError with all problems and the file."""
     return read_policy(file.read_bytes(), str(file))
 
 
 def read_policy(toml: bytes, source: str) -> Policy:
-    """Return the policy of a text in TOML.
-
-    Raises:
-        PolicyError: it is not TOML, or not a valid policy. The error lists all problems and names the source.
-    """
+    """Return the policy of a text in TOML; raises PolicyError as `load_policy`, with this source."""
     try:
         raw = tomllib.loads(toml.decode())
     except (ValueError, RecursionError) as error:  # a plain ValueError: an integer of thousands of digits
@@ -38,12 +29,9 @@ def read_policy(toml: bytes, source: str) -> Policy:
 
 
 def load_policies(files: Iterable[Traversable | Path]) -> tuple[dict[str, Policy], tuple[Problem, ...]]:
-    """Return the policies of TOML files by file, and all problems of the other files.
+    """Return the policies of TOML files by file, and all problems of the other files; raise OSError.
 
     A file with the name and version of an earlier one is refused, because the two would be ambiguous.
-
-    Raises:
-        OSError: a file cannot be read.
     """
     policies: dict[str, Policy] = {}
     problems: list[Problem] = []
@@ -72,11 +60,8 @@ def load_catalogue(folder: Path | None) -> Catalogue:
     """Return the built-in policies and the policies of a folder, with all versions of a name.
 
     `effective_from` determines which version of a name is in force; of equal times, the folder's version. A
-    policy of the folder replaces a built-in one only if it has the same name and version.
-
-    Raises:
-        PolicyError: files are invalid. The error lists all problems of all files.
-        OSError: the folder cannot be read.
+    policy of the folder replaces a built-in one only if it has the same name and version. Raises OSError or
+    PolicyError with all problems of all files.
     """
     own = _load_all(folder.iterdir()) if folder is not None else ()
     return Catalogue((*builtin_policies(), *own))

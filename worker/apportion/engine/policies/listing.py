@@ -1,7 +1,4 @@
-"""Lists of a group's policies, and the differences between two sets of policies.
-
-No file or topic is read, so a machine without Kafka's libraries can list its policies.
-"""
+"""Lists of a group's policies, and the differences between two sets, without reading files or topics."""
 
 from collections.abc import Iterable
 from typing import Literal
@@ -21,10 +18,7 @@ class ListedPolicy(Struct, frozen=True):
 
 
 def listed(timeline: Timeline, builtin: Iterable[Policy]) -> tuple[ListedPolicy, ...]:
-    """Return a group's policies once all published ones apply: from files first, then from the topic.
-
-    A version in the topic replaces the same version in a file.
-    """
+    """Return a group's policies once all apply: of files, then of the topic, which replace equal ones."""
     shipped = {policy.digest for policy in builtin}
     published = timeline.holding
     keys = {publication.key for publication in published}

@@ -47,11 +47,7 @@ class CallerReader:
             del self._waiting[caller]
 
     async def run(self) -> None:
-        """Read until it is cancelled.
-
-        Raises:
-            AnswersUnreadError: a partition can no longer be read.
-        """
+        """Read until cancelled; raise AnswersUnreadError if a partition can no longer be read."""
         try:
             while True:
                 for records in (await self._consumer.getmany(timeout_ms=_POLL_MS)).values():

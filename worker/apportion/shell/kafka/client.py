@@ -60,8 +60,6 @@ class Reply(Struct, frozen=True):
 
 
 class _Named(Struct, frozen=True):
-    """The fields of an event that its key needs; the worker checks the rest."""
-
     session_id: str
     tenant: str = "default"
     type: str | UnsetType = UNSET
@@ -85,13 +83,7 @@ _dead_letter = msgspec.json.Decoder(ContextDeadLetter)
 
 @asynccontextmanager
 async def open_publisher(settings: Settings) -> AsyncIterator["Publisher"]:
-    """Connect, for publishing only.
-
-    Raises:
-        BrokerRefusedError, BrokerUnreachableError: no broker accepts us, or none answered in time.
-        NotAllowedError: no ACL allows us to describe the topics.
-        TopicsNotReadyError: topics are missing or differ.
-    """
+    """Connect, for publishing only; raises as `admin_client`, and TopicsNotReadyError."""
     require_ready(of_worker(await check_topics(settings), settings))
     async with AsyncExitStack() as stack:
         async with _reaching(settings):
@@ -138,11 +130,9 @@ class Publisher:
         self._producer = producer
 
     async def send(self, value: bytes) -> _Position | None:
-        """Publish an event under its session's key, durably; return the position of a request, else None.
+        """Publish an event under its session's key, durably; return a request's position, else None.
 
-        Raises:
-            NotAnEventError: it is not JSON, or names no session.
-            KafkaError: the event may not have been delivered.
+        Raises NotAnEventError without a session, KafkaError if it may not have been delivered.
         """
         try:
             named = _named.decode(value)
@@ -157,11 +147,7 @@ class Publisher:
     async def publish(
         self, key: bytes, value: bytes, headers: tuple[tuple[str, bytes], ...] = ()
     ) -> _Position:
-        """Publish an event under this key, durably, and return its position.
-
-        Raises:
-            KafkaError: the event may not have been delivered.
-        """
+        """Publish an event under this key, durably, and return its position; raises as `send`."""
         settings = self._settings
         partition = partition_of(key, settings.partitioner, settings.partitions)
         written = await self._producer.send_and_wait(

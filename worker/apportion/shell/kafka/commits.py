@@ -39,11 +39,7 @@ class SharedGroupError(Exception):
 
 
 async def read_commits(settings: Settings, partitions: Collection[int]) -> dict[int, CommittedOffset]:
-    """Return the commit of each partition; retries without a limit until the coordinator knows all of them.
-
-    Raises:
-        KafkaError: an error that a retry does not correct, for example if no ACL allows the group.
-    """
+    """Return the commit of each partition, with retries; raise a KafkaError that no retry corrects."""
     wanted = [TopicPartition(settings.requests_topic, partition) for partition in partitions]
     while True:
         try:
@@ -79,13 +75,9 @@ async def _list_offsets(
 async def require_group(settings: Settings) -> Mapping[int, CommittedOffset]:
     """Return the commits of the group, after checking that the group is allowed and is ours alone.
 
-    A member of a group that no ACL allows would wait for ever, and only log it. Two installations in one
-    group would take each other's partitions. If no coordinator answers within `request_timeout_s`, the result
-    is empty and nothing was checked. Topics that ACLs hide from our user are not checked.
-
-    Raises:
-        NotAllowedError: no ACL allows the group.
-        SharedGroupError: the group has committed offsets of a topic other than our requests topic.
+    A member of a group that no ACL allows would wait for ever, and only log it. If no coordinator answers
+    within `request_timeout_s`, the result is empty and nothing was checked. Topics that ACLs hide from our
+    user are not checked. Raises NotAllowedError or SharedGroupError.
     """
     try:
         async with asyncio.timeout(settings.request_timeout_s):

@@ -52,11 +52,7 @@ class TokenCommand(AbstractTokenProvider):  # type: ignore[misc] # likewise
         self._timeout_s = timeout_s
 
     async def token(self) -> str:
-        """Return the output of the command, without white space around it.
-
-        Raises:
-            TokenCommandError: the command cannot be run, takes too long, fails, or prints nothing.
-        """
+        """Return the output of the command, without white space around it; raise TokenCommandError."""
         return await asyncio.to_thread(self._run)  # clients have different event loops; a thread needs none
 
     def _run(self) -> str:
@@ -118,11 +114,7 @@ _ADVERTISED_S = 2.0
 
 
 def connection_arguments(settings: Settings) -> dict[str, Any]:
-    """Return the arguments of every aiokafka client for addresses, TLS and SASL.
-
-    Raises:
-        SettingsError: a file of the settings cannot be read, or is invalid.
-    """
+    """Return the arguments of every aiokafka client; raise SettingsError if a file cannot be used."""
     return {"bootstrap_servers": list(settings.brokers), **security_arguments(settings)}
 
 
@@ -137,11 +129,7 @@ def consumer_arguments(settings: Settings, name: str = "") -> dict[str, Any]:
 
 
 def security_arguments(settings: Settings) -> dict[str, Any]:
-    """Return the part of `connection_arguments` for TLS and SASL.
-
-    Raises:
-        SettingsError: as for `connection_arguments`.
-    """
+    """Return the part of `connection_arguments` for TLS and SASL, with its errors."""
     arguments: dict[str, Any] = {"security_protocol": settings.security_protocol.value}
     if settings.security_protocol.has_tls:
         arguments["ssl_context"] = _tls(settings)
@@ -194,10 +182,7 @@ async def open_connection(settings: Settings, address: str) -> AsyncIterator[AIO
 
 
 async def why_unusable(settings: Settings) -> tuple[bool, str]:
-    """Ask each broker again, up to the first that refuses us, because clients only log the reason.
-
-    Returns whether a broker refuses us, and the reasons and remedies by address.
-    """
+    """Ask each broker why; return whether one refuses us, and the reasons and remedies by address."""
     whys = []
     for address in settings.brokers:
         try:

@@ -10,7 +10,6 @@ import cramjam
 
 _SNAPPY = 2
 _STREAMS = {1: cramjam.gzip.decompress_into, 3: cramjam.lz4.decompress_into, 4: cramjam.zstd.decompress_into}
-"""Decoders by Kafka's codec number."""
 _KEPT_BYTES = 1 << 20
 """Size up to which the target memory is kept for the next batch."""
 _XERIAL_MAGIC = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
@@ -30,11 +29,7 @@ class Decompressor:
         self._target = mmap(-1, max_bytes)
 
     def decompress(self, codec: int, data: memoryview) -> bytes | memoryview:
-        """Return decompressed data; data of over 1 MiB are a view, without a copy.
-
-        Raises:
-            NotDecompressedError: the data are damaged, have an unknown codec, or exceed the bound.
-        """
+        """Return decompressed data, over 1 MiB as a view without a copy; raise NotDecompressedError."""
         decoder = _snappy if codec == _SNAPPY else _STREAMS.get(codec)
         if decoder is None:
             raise NotDecompressedError(f"its compression has the unknown number {codec}")
@@ -51,11 +46,7 @@ class Decompressor:
 
 
 def _snappy(data: memoryview, target: Any) -> int:
-    """Decompress a raw block, or framed blocks, into the target; return the number of bytes.
-
-    Raises:
-        cramjam.DecompressionError, ValueError: the data are damaged, or exceed the target.
-    """
+    """Decompress a raw block, or framed blocks; return the size; raise DecompressionError or ValueError."""
     if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
         return int(cramjam.snappy.decompress_raw_into(data, target))
     written, at = 0, len(_XERIAL_MAGIC)

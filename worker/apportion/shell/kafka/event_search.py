@@ -30,11 +30,7 @@ class EventSearch:
         self._waiting: dict[TopicPartition, dict[bytes, list[_Found]]] = {}
 
     async def find(self, topic: str, partition: int, event_id: str) -> bytes | None:
-        """Return the value of a partition's record with this `ce_id`; None: no such record, or a tombstone.
-
-        Raises:
-            KafkaError: the partition could not be read.
-        """
+        """Return the value of the record with this `ce_id`; None: none, or a tombstone; raise KafkaError."""
         topic_partition = TopicPartition(topic, partition)
         found: _Found = asyncio.get_running_loop().create_future()
         if topic_partition not in self._waiting:
@@ -44,10 +40,7 @@ class EventSearch:
         return await found
 
     async def run(self) -> None:
-        """Read one partition after another until cancelled; connects at the first search.
-
-        Several tasks may run it, so that a long search does not delay all others.
-        """
+        """Read partitions for the searches until cancelled; several tasks may run it at once."""
         partition = await self._queue.get()
         async with open_reader(self._settings, "read_committed", FETCH_MAX_BYTES) as consumer:
             while True:

@@ -34,10 +34,7 @@ Offsets = Mapping[TopicPartition, int]
 
 
 class ReadStep(NamedTuple):
-    """A poll's records of a partition, and the position after them.
-
-    The position also moves over transaction markers and aborted records.
-    """
+    """A poll's records of a partition, and the position after them and after transaction markers."""
 
     partition: TopicPartition
     records: Sequence[ConsumerRecord]

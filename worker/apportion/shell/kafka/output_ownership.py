@@ -44,12 +44,7 @@ def output_topics(settings: Settings) -> tuple[str, ...]:
 async def require_own_outputs(settings: Settings) -> None:
     """Check that the last record of each partition of the output topics is ours or names no other app id.
 
-    A partition that ends with a transaction marker is not checked.
-
-    Raises:
-        SharedOutputsError: a record names an app id that is neither ours nor the one in `takes_over`.
-        NotAllowedError: no ACL allows us to read the topics.
-        BrokerUnreachableError: no broker answered in time.
+    Raises SharedOutputsError, and NotAllowedError or BrokerUnreachableError without an answer in time.
     """
     for record in await _last_records(settings):
         writer = _writer(record)

@@ -31,11 +31,7 @@ def partition_of(key: bytes, partitioner: Partitioner, partitions: int) -> int |
 
 
 def check_place(event: Event, record: Record, partitioner: Partitioner, partitions: int) -> None:
-    """Check that a record has the key and the partition of its session.
-
-    Raises:
-        EventError: the key or the partition differs.
-    """
+    """Check that a record has the key and the partition of its session; raise EventError."""
     key = session_key(event.tenant, event.session_id).encode()
     if record.key != key:
         message = "the record's key is not tenant/session_id in UTF-8; set it so"

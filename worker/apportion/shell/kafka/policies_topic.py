@@ -21,7 +21,7 @@ from apportion.settings import Settings
 from apportion.shell.kafka.admin import BrokerUnreachableError, why_unanswered
 from apportion.shell.kafka.connection import close_consumer, connection_arguments, consumer_arguments
 from apportion.shell.kafka.groupless_consumer import read_to
-from apportion.shell.kafka.outbound import OutboundRecord
+from apportion.shell.kafka.producer import OutboundRecord
 from apportion.shell.kafka.record_batches import record_of
 from apportion.shell.kafka.record_consumer import RecordConsumer
 from apportion.shell.kafka.topics import MESSAGE_MAX_BYTES
@@ -79,9 +79,7 @@ class PolicyReader:
     async def connected(self) -> AsyncIterator[tuple[PolicyRefusal, ...]]:
         """Connect, read to the current end, and yield the refused records.
 
-        Raises:
-            NotAllowedError, BrokerUnreachableError: no ACL allows the read, or no broker answered in time.
-            PoliciesUnreadError: the topic's end was not reached.
+        Raises as `why_unanswered`, and PoliciesUnreadError if the topic's end was not reached.
         """
         consumer = RecordConsumer(
             **consumer_arguments(self._settings, "-policies"),
@@ -102,11 +100,7 @@ class PolicyReader:
             await close_consumer(consumer)
 
     async def read_from(self, consumer: Any) -> tuple[PolicyRefusal, ...]:
-        """Read with a consumer from its position to the topic's end; return the refused records.
-
-        Raises:
-            PoliciesUnreadError: the topic's end was not reached.
-        """
+        """Read with a consumer to the topic's end; return the refused records; raise PoliciesUnreadError."""
         self._consumer = consumer
         try:
             return await self.look()
@@ -135,11 +129,7 @@ class PolicyReader:
         """Publish this worker's policy files for its group, unless the topic already has the same files.
 
         Returns the refused records that were read meanwhile. The files count for the group once they have
-        settled; the group's first files always count.
-
-        Raises:
-            NotAllowedError, BrokerUnreachableError: as for `write`.
-            PoliciesUnreadError: the topic could not be read afterwards.
+        settled; the group's first files always count. Raises as `write` and `connected`.
         """
         latest, own = self.timeline.latest_files, self.timeline.own
         if latest is not None and [policy.digest for policy in latest] == [policy.digest for policy in own]:
@@ -171,11 +161,7 @@ class PolicyReader:
                 self._failed = ""
 
     async def current(self) -> None:
-        """Wait until the topic was read recently enough to answer events now.
-
-        Raises:
-            PoliciesUnreadError: its end was not reached within `request_timeout_s`.
-        """
+        """Wait until a recent read has reached the topic's end; raise PoliciesUnreadError at the timeout."""
         if self._is_current:
             return
         try:
@@ -190,11 +176,7 @@ class PolicyReader:
         return self._clock() - self._known_s <= self._trusted_s
 
     async def _read_to(self, end: int) -> list[Record]:
-        """Return the records up to the greater of `end` and the last reported end.
-
-        Raises:
-            TimeoutError: nothing came for `request_timeout_s`.
-        """
+        """Return the records up to the greater of `end` and the last reported end; raises as `look`."""
         records: list[Record] = []
         position, moved_s = -1, self._clock()
         while position < end:
@@ -228,11 +210,9 @@ class PolicyReader:
 
 
 async def write(settings: Settings, records: Iterable[OutboundRecord]) -> tuple[RecordMetadata, ...]:
-    """Write a few records with a new producer; return their positions when all are durable.
+    """Write a few records with a new producer, and return their positions.
 
-    Raises:
-        NotAllowedError, BrokerUnreachableError: no ACL allows the write, or a record was not acknowledged
-            in time. Other records may be written.
+    Raises as `why_unanswered`; some records may then be written.
     """
     producer = AIOKafkaProducer(
         **connection_arguments(settings),

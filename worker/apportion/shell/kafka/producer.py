@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.structs import RecordMetadata
+from msgspec import Struct
 
 from apportion.settings import Settings
 from apportion.settings.value_types import Compression
@@ -20,6 +21,16 @@ _RECORD_OVERHEAD_BYTES = 64
 
 Entry: TypeAlias = tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes]]]
 """A record's key, value and headers."""
+
+
+class OutboundRecord(Struct, frozen=True, gc=False):
+    """A record to send, and its partition."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes
+    headers: tuple[tuple[str, bytes], ...] = ()
 
 
 class Sent:
@@ -37,11 +48,7 @@ class Sent:
 
     @property
     def offset(self) -> int:
-        """The offset of the first record, once the batch is acknowledged.
-
-        Raises:
-            KafkaError: the batch was not written.
-        """
+        """The offset of the first record, once acknowledged; raises KafkaError if it was not written."""
         metadata: RecordMetadata = self._batch.future.result()
         return int(metadata.offset)
 
@@ -54,11 +61,7 @@ class RecordProducer:
         self._client: Any = None
 
     async def start(self, topics: Iterable[str]) -> None:
-        """Connect, and find the leaders of these topics' partitions.
-
-        Raises:
-            KafkaError: no broker answered.
-        """
+        """Connect, and find the leaders of these topics; raise KafkaError if no broker answered."""
         self._client = self._new_client()
         await self._client.start()
         for topic in topics:

@@ -12,8 +12,8 @@ from apportion.core.policies.timeline import PolicyRefusal, Timeline, policy_key
 from apportion.core.strategy_api.policy import Policy
 from apportion.engine.assembly import create_timeline
 from apportion.settings import Settings
-from apportion.shell.kafka.outbound import OutboundRecord
 from apportion.shell.kafka.policies_topic import PARTITION, PolicyReader, write
+from apportion.shell.kafka.producer import OutboundRecord
 from apportion.shell.kafka.topics import check_topics, require_ready
 
 
@@ -44,10 +44,8 @@ class PublishedPolicy(Struct, frozen=True):
 async def read_timeline(settings: Settings) -> Timeline:
     """Return the current timeline of the policies topic.
 
-    Raises:
-        PolicyError, SettingsError: this machine's own policies are wrong.
-        BrokerRefusedError, BrokerUnreachableError, NotAllowedError: the brokers cannot be used.
-        TopicsNotReadyError, PoliciesUnreadError: the topic cannot be read.
+    Raises PolicyError or SettingsError for this machine's own policies, and as `check_topics`,
+    `require_ready` and `PolicyReader.connected` for the topic.
     """
     timeline, _ = await _read(settings)
     return timeline

@@ -14,6 +14,7 @@ from aiokafka.structs import ConsumerRecord
 from apportion.settings import Settings
 from apportion.shell.kafka.connection import close_consumer, consumer_arguments
 from apportion.shell.kafka.faults import OffsetOutOfRangeError
+from apportion.shell.kafka.groupless_consumer import named
 from apportion.shell.kafka.record_consumer import RecordConsumer
 
 _PARTITION_FETCH_MAX_BYTES = 1 << 20
@@ -32,11 +33,7 @@ class RequestReader:
         self._client: Any = None
 
     async def start(self) -> None:
-        """Connect, without reading.
-
-        Raises:
-            KafkaError: no broker answered.
-        """
+        """Connect, without reading; raise KafkaError if no broker answered."""
         self._client = RecordConsumer(
             **consumer_arguments(self._settings),
             isolation_level="read_committed",
@@ -63,11 +60,7 @@ class RequestReader:
     async def read(
         self, partitions: Collection[int], within_s: float
     ) -> Mapping[int, Sequence[ConsumerRecord]]:
-        """Return the next records of these assigned partitions; empty if none came in `within_s`.
-
-        Raises:
-            OffsetOutOfRangeError: the next offset is not in its topic.
-        """
+        """Return the next records of assigned partitions; empty if none came; raise OffsetOutOfRangeError."""
         wanted = [self._topic_partition(partition) for partition in partitions]
         try:
             read = await self._client.getmany(
@@ -82,18 +75,11 @@ class RequestReader:
         begins = await self._client.beginning_offsets([topic_partition])
         ends = await self._client.end_offsets([topic_partition])
         return OffsetOutOfRangeError(
-            f"{topic_partition.topic} partition {topic_partition.partition}",
-            offset,
-            begins[topic_partition],
-            ends[topic_partition],
+            named(topic_partition), offset, begins[topic_partition], ends[topic_partition]
         )
 
     async def ends(self, partitions: Collection[int]) -> Mapping[int, int]:
-        """Return the last stable offsets of partitions, where reads stop while transactions are open.
-
-        Raises:
-            KafkaError: a leader is unknown, or does not answer.
-        """
+        """Return the last stable offsets, where open transactions stop reads; raise KafkaError."""
         ends = await self._client.end_offsets([self._topic_partition(partition) for partition in partitions])
         return {topic_partition.partition: offset for topic_partition, offset in ends.items()}
 

@@ -216,11 +216,7 @@ class FetchedRecords:
         return bool(batch.attributes & _TRANSACTIONAL) and batch.producer_id in self._aborted_producers
 
     def _body(self, batch: _EncodedBatch) -> Buffer:
-        """Return the decompressed records of a batch.
-
-        Raises:
-            NotDecompressedError: they are damaged, too large or too many, or have an unknown codec.
-        """
+        """Return the decompressed records of a batch; raise NotDecompressedError."""
         if batch.record_count > RECORDS_MAX:
             raise NotDecompressedError(f"its batch has {batch.record_count} records, more than {RECORDS_MAX}")
         start, codec = batch.start + _HEADER.size, batch.attributes & _CODEC
@@ -319,11 +315,7 @@ class FetchedRecords:
 
 
 def _varint(data: Buffer, at: int) -> tuple[int, int]:
-    """Return a zigzag number of variable length, and the index after it.
-
-    Raises:
-        IndexError: the data end within it, or it has more than ten bytes.
-    """
+    """Return a zigzag number, and the index after it; raise IndexError if it does not end in ten bytes."""
     byte = data[at]
     at += 1
     number = byte & 0x7F
@@ -339,11 +331,7 @@ def _varint(data: Buffer, at: int) -> tuple[int, int]:
 
 
 def _nullable_bytes(data: Buffer, at: int, data_end: int) -> tuple[bytes | None, int]:
-    """Return length-prefixed bytes (None for a negative length), and the index after them.
-
-    Raises:
-        IndexError, ValueError: the data end within them.
-    """
+    """Return length-prefixed bytes or None, and the index after them; raise IndexError or ValueError."""
     length, at = _varint(data, at)
     if length < 0:
         return None, at
@@ -354,11 +342,7 @@ def _nullable_bytes(data: Buffer, at: int, data_end: int) -> tuple[bytes | None,
 
 
 def _headers(data: Buffer, at: int, data_end: int, count: int) -> list[tuple[bytes, bytes | None]]:
-    """Return names and values of `count` headers, which must end at the end of the data.
-
-    Raises:
-        IndexError, ValueError: their number or a length is wrong.
-    """
+    """Return the names and values of `count` headers; raise IndexError or ValueError if they do not fit."""
     if count < 0:
         raise ValueError("a negative number of headers")
     headers = []

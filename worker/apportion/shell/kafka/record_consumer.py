@@ -39,11 +39,7 @@ class RecordConsumer(AIOKafkaConsumer):  # type: ignore[misc] # aiokafka has no 
         self._decompressor = Decompressor(batch_decompressed_max_bytes)
 
     async def start(self) -> None:
-        """Connect.
-
-        Raises:
-            KafkaError: no broker answered.
-        """
+        """Connect; raise KafkaError if no broker answered."""
         await super().start()
         await self._fetcher.close()  # nobody has read its records, and they are fetched again
         self._fetcher = RecordFetcher(
@@ -100,10 +96,7 @@ class RecordFetcher(Fetcher):  # type: ignore[misc] # aiokafka has no types
         return has_news
 
     def _keep(self, partition: TopicPartition, answer: "_Answer", assignment: Any, offset: int) -> bool:
-        """Store the answer for a partition; return whether it has records.
-
-        If the first batch is damaged, it is fetched again before it counts as damaged.
-        """
+        """Store the answer for a partition, or fetch a damaged batch again; return whether it has records."""
         state = assignment.state_value(partition)
         state.highwater, state.lso = answer.end_offset, answer.last_stable_offset
         before = self._fetched_again.pop(partition, None)

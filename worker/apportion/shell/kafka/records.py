@@ -52,10 +52,9 @@ class RecordReader:
         """The client; use it only on its own event loop, through `wait`."""
 
     def read(self, *spans: OffsetSpan) -> tuple[Iterator[Record], ...]:
-        """Return an iterator over the committed records of each span; do not use earlier iterators any more.
+        """Return an iterator over the committed records of each span; do not use earlier ones any more.
 
-        Raises:
-            BrokerUnreachableError: the client failed; iterators also raise it after `request_timeout_s`.
+        Raises BrokerUnreachableError, also while iterating.
         """
         self.wait(self._assign(spans))
         return tuple(self._records(span) for span in spans)
@@ -70,11 +69,7 @@ class RecordReader:
                 yield record
 
     def wait(self, doing: Coroutine[Any, Any, T]) -> T:
-        """Return the result of a coroutine that runs on the client's loop.
-
-        Raises:
-            BrokerUnreachableError: the coroutine raised KafkaError or TimeoutError.
-        """
+        """Return the result of a coroutine on the client's loop; raise BrokerUnreachableError if it fails."""
         try:
             return asyncio.run_coroutine_threadsafe(doing, self._loop).result()
         except (KafkaError, TimeoutError) as error:
@@ -117,11 +112,7 @@ class RecordReader:
 
 @contextmanager
 def open_reader(settings: Settings) -> Iterator[RecordReader]:
-    """Connect, and disconnect at the end.
-
-    Raises:
-        BrokerUnreachableError: no broker answered in time.
-    """
+    """Connect, and disconnect at the end; raise BrokerUnreachableError."""
     loop = asyncio.new_event_loop()
     thread = Thread(target=loop.run_forever, name="recompose", daemon=True)
     thread.start()

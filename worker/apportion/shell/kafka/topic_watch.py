@@ -83,11 +83,7 @@ class TopicsView(Struct, frozen=True):
 
 
 async def view_topics(settings: Settings, topics: Collection[str]) -> TopicsView:
-    """Return the ids of these topics from the first broker that answers, without creating a topic.
-
-    Raises:
-        KafkaError, TimeoutError: no broker answered within `request_timeout_s`.
-    """
+    """Return the ids of these topics from the first broker that answers; raise KafkaError or TimeoutError."""
     failure: Exception = KafkaConnectionError("no brokers")
     async with asyncio.timeout(settings.request_timeout_s):
         for address in settings.brokers:
@@ -119,12 +115,9 @@ class TopicsWatch:
         self._first: TopicsView | None = None
 
     async def follow(self) -> None:
-        """Look periodically until cancelled.
+        """Look periodically until cancelled; raise the StreamError of a change.
 
         A topic is gone only if two looks in a row miss it: a broker that has just started may miss it.
-
-        Raises:
-            AnotherClusterError, TopicGoneError, TopicRecreatedError: a topic or the cluster has changed.
         """
         missed = False
         while True:

@@ -147,11 +147,8 @@ def changelog_topic(settings: Settings) -> str:
 
 
 def plan_topics(settings: Settings) -> tuple[Topic, ...]:
-    """Return every topic: the worker's inputs, outputs and changelog, then the sink's usage topic.
-
-    A session's rows and outputs are on the partition of its events. The broker stamps the inputs, because
-    the order of policies and requests must not depend on a producer's clock.
-    """
+    """Return every topic: the worker's inputs, outputs and changelog, then the sink's usage topic."""
+    # The order of policies and requests must not depend on a producer's clock.
     stamped = ("message.timestamp.type", "LogAppendTime")
     history = _ms("min.compaction.lag.ms", settings.retention_s + _HISTORY_S)
 
@@ -183,12 +180,7 @@ def _ms(name: str, seconds: int) -> tuple[str, str]:
 
 
 async def check_topics(settings: Settings) -> tuple[TopicReport, ...]:
-    """Compare the topics with their plan, and return the reports in the plan's order.
-
-    Raises:
-        BrokerRefusedError, BrokerUnreachableError: a broker refuses us, or none answered in time.
-        NotAllowedError: no ACL allows us to describe a topic.
-    """
+    """Compare the topics with their plan; the reports are in its order; raises as `admin_client`."""
     plan = plan_topics(settings)
     async with admin_client(settings) as admin:
         actual = await _actual(admin, plan)
@@ -198,12 +190,8 @@ async def check_topics(settings: Settings) -> tuple[TopicReport, ...]:
 async def create_topics(settings: Settings) -> tuple[TopicReport, ...]:
     """Create the missing topics, and compare all with their plan; the reports are in the plan's order.
 
-    If a broker rejects a config, the topic is created without it, and the report says so.
-
-    Raises:
-        BrokerRefusedError, BrokerUnreachableError: a broker refuses us, or none answered in time.
-        NotAllowedError: no ACL allows us to describe a topic or the cluster.
-        OneCopyError: there are several brokers, and no setting says how many copies to keep.
+    If a broker rejects a config, the topic is created without it, and the report says so. Raises
+    OneCopyError if several brokers would keep one copy by default, and the errors of `admin_client`.
     """
     plan = plan_topics(settings)
     async with admin_client(settings) as admin:
@@ -235,21 +223,13 @@ def of_worker(reports: Iterable[TopicReport], settings: Settings) -> tuple[Topic
 
 
 def require_ready(reports: Iterable[TopicReport]) -> None:
-    """Check that every topic can be used.
-
-    Raises:
-        TopicsNotReadyError: topics cannot be used; the message names each of them.
-    """
+    """Raise TopicsNotReadyError, which names each topic that cannot be used."""
     if failed := [report for report in reports if not report.is_ready]:
         raise TopicsNotReadyError(failed)
 
 
 def require_same_partitions(settings: Settings, reports: Iterable[TopicReport]) -> None:
-    """Check that every existing topic has the planned number of partitions.
-
-    Raises:
-        PartitionsChangedError: topics have another number; the message names each of them.
-    """
+    """Raise PartitionsChangedError, which names each topic without the planned number of partitions."""
     changed = [
         f"{report.topic} has {difference.actual} partitions"
         for report in reports
@@ -261,7 +241,6 @@ def require_same_partitions(settings: Settings, reports: Iterable[TopicReport]) 
 
 
 async def _actual(admin: Any, plan: Iterable[Topic]) -> dict[str, _Actual]:
-    """Return the planned topics that exist, by name."""
     # Query all topics and configs: many brokers create a missing topic that a query names, and the embedded
     # broker hangs up on a query that names configs.
     names = {topic.name for topic in plan}

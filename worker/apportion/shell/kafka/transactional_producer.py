@@ -63,28 +63,20 @@ class TransactionalProducer(RecordProducer):
     async def send_offset(
         self, partition: TopicPartition, offset: int, metadata: str, behind: Sequence[Sent]
     ) -> None:
-        """Add the group's offset to the transaction after these record batches, and wait for the result.
-
-        Raises:
-            KafkaError: the offset was not added.
-        """
+        """Add the group's offset to the transaction after these record batches; raise KafkaError."""
         self._behind = [sent.acknowledged for sent in behind]
         offsets = {partition: OffsetAndMetadata(offset, metadata)}
         await self._client.send_offsets_to_transaction(offsets, self._settings.app_id)
 
     async def commit(self) -> None:
-        """Commit the transaction; the caller must check before that no record batch was refused.
+        """Commit the transaction; after a KafkaError its outcome may be unknown.
 
-        Raises:
-            KafkaError: the transaction is not committed, or its outcome is unknown.
+        The caller must check before that no record batch was refused.
         """
         await self._client.commit_transaction()
 
     async def abort(self) -> None:
-        """Abort an open transaction, unless it is being committed.
-
-        If the abort fails, the next producer under the id aborts the transaction.
-        """
+        """Abort an open transaction, unless it is being committed."""
         if self._client._txn_manager.state in _OPEN:  # noqa: SLF001 - the client does not expose its state
             with suppress(KafkaError, TimeoutError):
                 async with asyncio.timeout(_ABORT_S):

@@ -1,7 +1,4 @@
-"""The client of a worker's health endpoints, for health checks of containers.
-
-A worker whose event loop is blocked does not answer, so the request has a timeout.
-"""
+"""The client of a worker's health endpoints, for health checks of containers."""
 
 from http.client import HTTPConnection, HTTPException
 
@@ -16,11 +13,7 @@ class UnhealthyError(Exception):
 
 
 def ask(host: str, port: int, path: str, timeout_s: float) -> None:
-    """Request the health endpoint `path`, and return nothing if the worker is healthy.
-
-    Raises:
-        UnhealthyError: the worker is unhealthy, or did not answer within `timeout_s`.
-    """
+    """Request the health endpoint `path`; raise UnhealthyError unless it answers 200 within `timeout_s`."""
     connection = HTTPConnection(_ANYWHERE.get(host, host), port, timeout=timeout_s)
     try:
         connection.request("GET", path)

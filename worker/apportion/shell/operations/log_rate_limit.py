@@ -1,8 +1,4 @@
-"""Rate limit for repeated log lines of libraries, as when a broker is unreachable.
-
-Lines of Apportion always pass. So does the first line of each kind, except the kinds that also occur in
-normal operation. Suppressed lines are counted, and the end of a series of errors is reported.
-"""
+"""Rate limit for repeated log lines of libraries, as when a broker is unreachable."""
 
 import logging
 import re
@@ -33,7 +29,7 @@ class _Kind:
 
 
 class RepeatFilter(logging.Filter):
-    """Passes each kind of library line at most every 30 s, with a count, and reports when the series ends.
+    """Passes our lines, and each kind of library line at most every 30 s with a count; reports a series' end.
 
     Lines are of one kind if they have the same logger and the same template, ignoring numbers. A kind that
     occurs in normal operation passes only once it has lasted for three seconds.
@@ -45,9 +41,8 @@ class RepeatFilter(logging.Filter):
         clock_s: Callable[[], float] = monotonic,
         later: Callable[[float, Callable[[], None]], object] | None = None,
     ) -> None:
-        """Start without lines.
+        """Call `tell_over` with the lines and seconds of a series that ended, if lines were suppressed.
 
-        If lines were suppressed, `tell_over` is called with the lines and seconds of a series that ended.
         `later` calls a function after a number of seconds, by default in a thread.
         """
         super().__init__()

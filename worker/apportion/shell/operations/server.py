@@ -1,8 +1,4 @@
-"""The worker's HTTP server: `/livez`, `/readyz` and `/metrics`.
-
-It uses aiohttp, which Faust depends on: aiohttp bounds requests and survives invalid ones. A slow scraper
-only delays its own connection.
-"""
+"""The worker's HTTP server: `/livez`, `/readyz` and `/metrics`, by aiohttp, on which Faust depends."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -28,11 +24,7 @@ class PortTakenError(Exception):
 async def serving(
     host: str, port: int, health: Health, numbers: Collector, refresh: Callable[[], Awaitable[None]]
 ) -> AsyncIterator[None]:
-    """Serve until the context ends; each answer first awaits `refresh`, which updates health and numbers.
-
-    Raises:
-        PortTakenError: the address is in use, or does not belong to this machine.
-    """
+    """Serve until the context ends; each answer first awaits `refresh`. Raises PortTakenError."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(numbers)
     ProcessCollector(registry=registry)

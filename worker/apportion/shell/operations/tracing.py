@@ -42,10 +42,7 @@ def session_attributes(session_id: str) -> dict[str, AttributeValue]:
 
 
 def answer_attributes(composed: bytes) -> dict[str, AttributeValue]:
-    """Return the attributes of an answer, given as its composed event in JSON.
-
-    `gen_ai.usage.…` is left to the span of the model call: no model has counted these tokens yet.
-    """
+    """Return the attributes of an answer, given as its composed event in JSON."""
     answer = _answer.decode(composed)
     return {
         **session_attributes(answer.session_id),

@@ -39,10 +39,7 @@ _HELD_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """The parts of a worker that a probe observes; functions return parts that are created later.
-
-    `member` returns the `PipelineConsumer`, which is not imported because it needs Faust.
-    """
+    """The parts of a worker that a probe observes; functions return parts that are created later."""
 
     settings: Settings
     member: Callable[[], Any]
@@ -208,10 +205,7 @@ class Probe:
             numbers.put(metrics.ROW_BYTES, await self._held_bytes())
 
     def _event_failures(self) -> dict[int, int]:
-        """Return the number of workers that an event has ended, by partition.
-
-        It is shown for `_FAILURES_SHOWN_S` after the event was handled, so that a scrape can see it.
-        """
+        """Return the number of workers that an event has ended, also for a while after it was handled."""
         now_s = self._clock_s()
         failures = {}
         for partition, flow in self._sources.pipeline.flows.items():

@@ -27,13 +27,9 @@ def run_worker(settings: Settings) -> None:
 
     Raises:
         SettingsError, PolicyError: the settings or a policy file are wrong.
-        BrokerRefusedError, BrokerUnreachableError: no broker accepts us, or none answered in time.
-        NotAllowedError: no ACL allows an operation.
-        PoliciesUnreadError: the policies topic could not be read to its end.
-        PartitionsChangedError: topics do not have the configured number of partitions.
-        TopicsNotReadyError: topics are missing or differ from the settings.
-        SharedOutputsError: another app id writes to the output topics.
-        SharedGroupError: another installation has this app id.
+        BrokerRefusedError, BrokerUnreachableError, NotAllowedError: the brokers cannot be used.
+        TopicsNotReadyError, PartitionsChangedError, PoliciesUnreadError: topics cannot be used.
+        SharedOutputsError, SharedGroupError: another installation has these outputs or this app id.
         PortTakenError: the configured health port is in use.
         StreamError: an error has stopped the worker.
     """

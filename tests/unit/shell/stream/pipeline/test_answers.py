@@ -20,7 +20,7 @@ from apportion.core.wire.record import Record
 from apportion.engine.assembly import create_engine, create_timeline
 from apportion.engine.counters import COUNTERS
 from apportion.settings import Settings
-from apportion.shell.kafka.outbound import OutboundRecord
+from apportion.shell.kafka.producer import OutboundRecord
 from apportion.shell.kafka.topics import MESSAGE_MAX_BYTES
 from apportion.shell.stream.pipeline.answers import VALUE_MAX_BYTES, Answer, Answers
 from apportion.shell.stream.state.row_format import encode_artifact, encode_row, with_names

@@ -17,7 +17,7 @@ from support.running import request
 from apportion.engine.assembly import create_engine, create_timeline
 from apportion.settings import Settings
 from apportion.shell.kafka.commit_metadata import decode_metadata
-from apportion.shell.kafka.outbound import OutboundRecord
+from apportion.shell.kafka.producer import OutboundRecord
 from apportion.shell.stream.faults import EventFailedError
 from apportion.shell.stream.pipeline.answers import Answers
 from apportion.shell.stream.pipeline.batch import BatchBounds, BatchComposer

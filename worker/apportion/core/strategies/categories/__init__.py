@@ -1,18 +1,11 @@
 """Strategy `categories`: selection of candidates under budgets by category and a reserve.
 
-Source of rules and numbers: TokenBudgetManager specification. Where it contradicts itself, these rules hold:
+`docs/strategies/categories.md` has the rules, from the TokenBudgetManager specification. More exactly:
 
-- Priority, in thousandths: the candidate's own, else relevance · recency · diversity, each in thousandths,
-  the product rounded once, half up. Recency depends on the age (a negative age counts as 0), diversity
-  on the weighted agreement. Order: category priority, priority descending, id, canonical JSON.
-- If a request sets a total t that differs from the policy's, each budget is floor(budget · t / total), and
-  the reserve is the rest. A t from 1 to 99 is refused. If the policy's total is 0, the sum of its parts
-  replaces it.
-- Cost: the candidate's `token_estimate`, else its count. In order, each candidate is selected if its
-  category's budget can pay for it. A category that may overflow pays the excess from the reserve (`overflow =
-  "reserve"`) or from all tokens left (`"any"`). The sum never exceeds the limit.
-- A candidate that would make the whole text exceed the limit is rejected, without effect on the later ones.
-  The final text is counted as a whole.
+- The product of relevance, recency and diversity is rounded once, half up. A negative age counts as 0.
+- Order: category priority, priority descending, id, canonical JSON.
+- If the policy's total is 0, the sum of its parts replaces it when a request sets another total.
+- A candidate that would make the whole text exceed the limit is rejected, without effect on later ones.
 """
 
 from collections.abc import Mapping
@@ -82,11 +75,7 @@ class CategoriesStrategy:
         """Return None: the strategy reads no other fields."""
 
     def compose(self, task: Task[CategoriesPolicy, None]) -> Verdicts:
-        """Select by category while the text fits; no candidate is protected.
-
-        Raises:
-            EventError: the total is from 1 to 99.
-        """
+        """Select by category while the text fits; raise EventError for a total from 1 to 99."""
         if 0 < task.total_tokens < SMALLEST_TOTAL_TOKENS:
             message = f"strategy categories shares out {SMALLEST_TOTAL_TOKENS} tokens or more; 0 disables"
             raise EventError(ErrorCode.INVALID_VALUE, message, "$.budget_tokens")

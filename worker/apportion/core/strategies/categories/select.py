@@ -1,8 +1,4 @@
-"""Selection in categories: candidates that their category, the reserve and the limit can pay for.
-
-A candidate is tested by its cost, then by the count of the text with it. Only
-added parts are counted for it. The final text is counted as a whole (see `docs/adr/0009-bounded-work.md`).
-"""
+"""Selection in categories: candidates that their category, the reserve and the limit can pay for."""
 
 from bisect import bisect, insort
 from collections.abc import Mapping, Sequence
@@ -66,10 +62,7 @@ def certified(
     reserve_tokens: int,
     task: Task[CategoriesPolicy, None],
 ) -> Certificate | None:
-    """Return the certificate of a selection; None if the policy does not enable it.
-
-    A category's ceiling is its budget; if it may overflow, its budget and the reserve, or the limit.
-    """
+    """Return the certificate of a selection; None if the policy does not enable it."""
     policy = task.policy
     if not policy.certificate.enabled:
         return None
@@ -94,11 +87,7 @@ def certified(
 
 
 def _counted(standing: list[Contender], task: Task[CategoriesPolicy, None]) -> tuple[str, int]:
-    """Return the text of the selected candidates, and its count.
-
-    If the count exceeds the limit because the reckoned count was too low, bisection rejects the last
-    candidates.
-    """
+    """Return the text and its count; bisection rejects the last ones if the reckoned count was too low."""
     tokens = [0] * (len(standing) + 1)
 
     def fits(kept: int) -> bool:

@@ -1,22 +1,13 @@
 """Strategy `lanes`: a selection of artifacts by score, under lane floors, lane ceilings and constraints.
 
-Source: the Composer specification. Where it contradicts itself, these rules hold:
+`docs/strategies/lanes.md` has the rules, from the Composer specification. More exactly:
 
 - Score, in thousandths: (30·recency + 35·relevance + 20·specificity + 15·risk_alignment + 50) // 100. Each
   input is in thousandths, and recency is 200 · bucket. `[score]` may set other weights.
 - Canonical order: score descending, lane priority, kind order, id, canonical JSON.
-- Selection: first the protected candidates, which are pinned or must-included. Then the floors by lane
-  priority, with a reserve for the floors of other lanes. Then the floors without a reserve. Then all others
-  in canonical order.
-- Quotas: a lane may limit the items and the cost of each source. Protected candidates use the quotas and are
-  never rejected. Claims of floors and the certificate ignore quotas.
-- Output order: lane priority, then canonical order. If the text exceeds the limit, artifacts are shrunk, then
-  dropped (see `fit`): the last lane first, in a lane the lowest score first. Protected artifacts are never
-  dropped. As a last resort they are shrunk without a floor.
-- Query: passages of large candidates compete instead of the candidates (see `units`). The text shows the
-  selected passages as an excerpt (see `excerpt`).
-- `[prefix]`: the beginning of the session's previous text may be selected before the floors. It comes first
-  in the text, so that a provider's cache serves it (see `hold`). Shrinking begins at the end of that order.
+- Claims of floors and the certificate ignore quotas. Protected candidates use them and are never rejected.
+- Output order: lane priority, then canonical order; with `[prefix]`, held items first (see `hold`). `fit`
+  shrinks and drops from its end. See `units` and `excerpt` for queries.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -149,11 +140,7 @@ class LanesStrategy:
         return LanesPart(request.vitals, requirements, session, tuple(sorted(terms_of(request.query))))
 
     def compose(self, task: LanesTask) -> Verdicts:
-        """Select by floors, ceilings and score, then render, and shrink or drop artifacts to fit the limit.
-
-        Raises:
-            EventError: a lane requirement names no lane of the policy.
-        """
+        """Select by floors, ceilings and score; render, and shrink or drop to fit; raise EventError."""
         policy, lanes = task.policy, open_lanes(task.policy, task.own.lane_requirements)
         ranked = _ranked(task, lanes)
         if not task.limit_tokens:

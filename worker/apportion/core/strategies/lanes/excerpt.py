@@ -34,10 +34,7 @@ class ExcerptForms:
         return Rung(len(self._chosen) - 1, self._render)
 
     def shown(self, text: str) -> Excerpt:
-        """Return the line ranges of a rendered form; lines count from 1, and both ends are shown.
-
-        A line that is shown in part is in the ranges.
-        """
+        """Return the ranges of lines that a form shows, also in part; lines count from 1, ends included."""
         ranges: list[tuple[int, int]] = []
         for start, end in self._ranges(self._kept[text]):
             first, last = start.line + 1, end.line + (not end.is_line_start)

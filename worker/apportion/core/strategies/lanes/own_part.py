@@ -1,7 +1,4 @@
-"""Inputs that only `lanes` reads: the vitals, the lane requirements, the session, and the query.
-
-Decisions record the key of a task, so the form of its parts must not change.
-"""
+"""Inputs that only `lanes` reads; decisions record their key, so its form must not change."""
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias

@@ -62,8 +62,7 @@ def piece_digest(artifact: Artifact, template: str | None) -> bytes:
     """Return the first 8 bytes of the SHA-256 of an artifact's piece."""
     facts = artifact.prepared.facts
     content = facts.content
-    if (
-        template is None and content is not UNSET and facts.source_label is UNSET
-    ):  # the facts have the content's digest
+    if template is None and content is not UNSET and facts.source_label is UNSET:
+        # the facts have the content's digest
         return bytes.fromhex(content[_HEX])
     return bytes.fromhex(text_digest(rendered(artifact, artifact.prepared.content, template))[_HEX])

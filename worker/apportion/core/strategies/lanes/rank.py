@@ -44,10 +44,9 @@ class Artifact(Verdict, gc=False, kw_only=True):
 
 
 def open_lanes(policy: LanesPolicy, requirements: tuple[LaneRequirement, ...]) -> Mapping[str, Lane]:
-    """Return the lanes by priority; the request's requirements raise their floors, at most to the ceilings.
+    """Return the lanes by priority; the request raises their floors, at most to the ceilings.
 
-    Raises:
-        EventError: a requirement names no lane of the policy.
+    Raises EventError if a requirement names no lane of the policy.
     """
     if not requirements:
         return policy.in_order

@@ -1,8 +1,4 @@
-"""Selection in lanes, by selection cost: the candidate's `token_estimate`, else its token count.
-
-A selection does not change verdicts, because the prefix rule tries several selections. `settle` writes the
-final one into the verdicts.
-"""
+"""Selection in lanes, by selection cost. `settle` writes the final one of several into the verdicts."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,10 +21,7 @@ def has_quota(artifact: Artifact) -> bool:
 
 
 class QuotaUse:
-    """The items and tokens that one selection has used of each lane's and source's quota.
-
-    Every selected candidate counts, also held and protected ones. Protected candidates are never rejected.
-    """
+    """The items and tokens that a selection has used of each quota; protected candidates use it, too."""
 
     def __init__(self, artifacts: Sequence[Artifact]) -> None:
         self._artifacts = artifacts

@@ -32,9 +32,7 @@ if TYPE_CHECKING:  # numpy, which requests without a query never need
 MARKER_TOKENS = 8
 """The extra tokens that a passage is charged, for the markers of omitted lines."""
 _PARTS_OF_ROOM = 4
-"""The number of passages that fit into a small room."""
 _BYTES_MAX = 4
-"""The most bytes of a character."""
 _NO_PARTS = (0,) * len(SCORE_PARTS)
 _NO_PATH = "\0"
 """The prefix of a candidate's home (see `query.relevance`) if it has no path; no path has this character."""
@@ -158,10 +156,7 @@ def _passage_of(artifact: Artifact) -> int | None:
 
 
 def _contents(task: LanesTask, offered: Sequence[Artifact]) -> list[ContentTerms]:
-    """Return the terms of each candidate by passage.
-
-    A protected or never shrunk candidate is one passage. With `[prefix]`, every candidate is.
-    """
+    """Return the terms by passage; a protected or never shrunk candidate, or with `[prefix]`, is one."""
     policy = task.policy
     characters = 0 if policy.prefix.weight else policy.query.passage_characters
     prepared = [artifact.prepared for artifact in offered]

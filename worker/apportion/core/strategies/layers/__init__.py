@@ -1,24 +1,14 @@
-"""Strategy `layers`: a limit shared by a few long layers. Rules and numbers: context budget specification.
+"""Strategy `layers`: a limit shared by a few long layers.
 
-Where the source is silent, these rules hold:
+`docs/strategies/layers.md` has the rules, from the context budget specification. More exactly:
 
-- The minimum of each layer is reserved first: section headings, the entries of sections marked `preserve`,
-  and the omission markers (or the whole layer, if that costs no more). If the minimums exceed the limit, the
-  result is infeasible. Then each layer gets its part of the limit and the rest of the layers before it. The
-  final rest goes to the cut layers, the first one first. See `share`.
-- Free text is cut at its end, before a line `[truncated]`. Sections lose one entry at a time: the last entry
-  of the section with most tokens of entries left. `... and M more TITLE` replaces them, with A to Z of the
-  title in lower case. The layer ends with `[... truncated, N items omitted]`. Then its preamble is cut like
-  free text, finally to nothing.
-- Because of the markers, the omission of an entry may make the layer no shorter in code points. Then it is
-  omitted only together with others, or with all others if that costs fewer tokens. See `form`.
+- The minimum of a layer also has the omission markers, or is the whole layer if that costs no more.
+- If omitting an entry makes the layer no shorter in code points, it is omitted only together with others, or
+  with all others if that costs fewer tokens. See `form`.
 - The policy's heading of a layer is shown with any part of the layer, and is reserved with the section
   headings. Free text without room loses its heading too. A section without entries shows its heading.
-- Each given layer is an item with the layer's name: its free text, or everything but its entries. It is
-  `truncated` if any part was cut; `no_room` if free text (or a preamble alone) has no room for the marker and
-  one code point; `no_content` if it is empty.
-- Entries are items named `LAYER/SECTION_INDEX/ENTRY_INDEX`. An empty entry is omitted as `no_content`, and no
-  marker counts it.
+- A layer is `truncated` if any part was cut; `no_room` if free text (or a preamble alone) has no room for
+  the marker and one code point; `no_content` if it is empty. So is an empty entry, which no marker counts.
 - Rank: layers by priority, each before its entries; entries in their order. A cut has the margin of the
   layer's next entry or code point: the tokens it would add, and the tokens left.
 """
@@ -64,11 +54,7 @@ class LayersStrategy(WithoutCandidates):
         return LayersPart(request.layers)
 
     def compose(self, task: Task[LayersPolicy, LayersPart]) -> Verdicts:
-        """Share the limit out, and cut each layer to its share.
-
-        Raises:
-            EventError: a given layer is not in the policy.
-        """
+        """Share the limit out, and cut each layer; raise EventError for a layer that the policy lacks."""
         counter = Alike(task.counter)  # a layer is counted alone, after a blank line, and in the text
         shares = _open(task, counter)
         if not task.limit_tokens:

@@ -1,19 +1,11 @@
-"""Strategy `tiers`: the fidelity of each behavior. Rules and numbers: floop's Token Budget System.
+"""Strategy `tiers`: the fidelity of each behavior.
 
-Where the source contradicts itself, these rules hold:
+`docs/strategies/tiers.md` has the rules, from floop's Token Budget System. More exactly:
 
-- An activation gives the tier: full, summary, name, or omitted (`below_threshold`). A constraint is never
-  below summary.
-- A summary is the candidate's own, unless it is blank. Else it is the first non-blank line of the content,
-  stripped. A longer line is cut to `summary_characters` code points, the last of them `…`. If all lines are
-  blank, the summary is the name.
-- Canonical order: constraints first, then activation descending, id, canonical JSON.
-- Items are demoted while the count of the whole text is above the limit. With `lowest_first`, the last item
-  in canonical order goes down tier by tier until the text fits or the item is omitted. Then the item before
-  it follows. With `round_robin`, each item in turn, the last first, goes down one tier, round after round.
-- Constraints come last. Each goes down once, to summary. If the text is still too long, the result is
-  infeasible.
-- A tier that makes the text cost no less is skipped.
+- A blank summary counts as none. The line of a default summary is stripped. If all lines are blank, the
+  summary is the name.
+- Canonical order: constraints first, then activation descending, id, canonical JSON. The last item is
+  demoted first; with `round_robin`, each item in turn goes down one tier, round after round.
 - `tier_count` gives the count of each step. The final text is counted as a whole.
 """
 

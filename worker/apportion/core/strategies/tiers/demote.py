@@ -46,10 +46,7 @@ class Sheet:
         self._last = item
 
     def lower(self, item: RankedItem) -> None:
-        """Put an item on the next lower tier that makes the text cost less, at last on `OMITTED`.
-
-        A constraint keeps its tier if no tier that it may have makes the text cost less.
-        """
+        """Put an item on its next cheaper tier, at last `OMITTED`; a constraint without one stays."""
         present, tokens = item.tier, self._reckoning.tokens()
         for tier in item.below():
             self.put(item, tier)
@@ -72,10 +69,7 @@ class Sheet:
 
 
 def fit(items: Sequence[RankedItem], limit_tokens: int, counter: TokenCounter, demotion: Demotion) -> Sheet:
-    """Demote items until their text fits or no item can go down; return the sheet.
-
-    If the text does not fit, `tokens` may be the count of an earlier text, also above the limit.
-    """
+    """Demote items until their text fits or none can go down; `tokens` may then be of an earlier text."""
     sheet = Sheet(items, limit_tokens, counter)
     if sheet.tokens <= limit_tokens:
         return sheet

@@ -1,7 +1,4 @@
-"""The Faust app, built from the settings: one agent, one table, no web server, no automatic topics.
-
-Every timeout is set. Building an app connects to nothing.
-"""
+"""The Faust app, built from the settings: one agent, one table, no web server, no automatic topics."""
 
 import asyncio
 import os
@@ -209,12 +206,7 @@ async def _connected(start: Awaitable[None], stop: Callable[[], Awaitable[None]]
 
 
 def create_app(settings: Settings) -> WorkerApp:
-    """Return the worker's app, ready to start.
-
-    Raises:
-        SettingsError: secrets or certificates cannot be read, or there is no default policy.
-        PolicyError: a policy file is refused.
-    """
+    """Return the worker's app, ready to start; raise SettingsError or PolicyError."""
     app = WorkerApp(settings)
     requests = app.topic(settings.requests_topic, key_serializer="raw", value_serializer="raw")
 

@@ -23,12 +23,7 @@ _FINISH_S = 6.0
 
 
 class PipelineConsumer(Consumer):  # type: ignore[misc] # no type checker follows faust here
-    """Begins partitions in the pipeline, and commits the offsets that the pipeline returns.
-
-    Attributes:
-        is_recovering: True while rows are read, which has a deadline of its own.
-        is_assigned: True after the first assignment of this worker.
-    """
+    """Begins partitions in the pipeline, and commits the offsets that the pipeline returns."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._committing = asyncio.Lock()
@@ -43,10 +38,7 @@ class PipelineConsumer(Consumer):  # type: ignore[misc] # no type checker follow
         return MemberThread(self, loop=self.loop, beacon=self.beacon)
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
-        """Accept partitions, paused until their recovery ends.
-
-        A partition that was added after the start has no changelog, so it ends the worker.
-        """
+        """Accept partitions, paused until their recovery ends; one that was added since ends the worker."""
         self._moved_s = monotonic()
         self._assigned = object()
         partitions = self.app.settings.partitions
@@ -68,10 +60,7 @@ class PipelineConsumer(Consumer):  # type: ignore[misc] # no type checker follow
         self.app.pipeline.end()
 
     async def wait_empty(self) -> None:
-        """Commit the durable offsets. If the worker stops, first wait for the batches in flight.
-
-        Faust calls this when partitions are revoked and when it stops.
-        """
+        """Commit the durable offsets. If the worker stops, first wait for the batches in flight."""
         if self.app.should_stop:
             await self.app.pipeline.finish(_FINISH_S)
         try:
@@ -133,30 +122,18 @@ class PipelineConsumer(Consumer):  # type: ignore[misc] # no type checker follow
         self._thread.thread_loop.call_soon_threadsafe(callback)
 
     async def ends(self, partitions: Collection[int]) -> Mapping[int, int]:
-        """Return the high watermarks of partitions of the requests topic, from the member's client.
-
-        Raises:
-            KafkaError: a leader is unknown, or does not answer.
-        """
+        """Return the high watermarks of partitions of the requests topic; raises as the thread's `ends`."""
         topic = self.app.settings.requests_topic
         ends: Mapping[TP, int] = await self._thread.ends([TP(topic, number) for number in partitions])
         return {tp.partition: offset for tp, offset in ends.items()}
 
     def require_group(self) -> None:
-        """Check that the client is still a member of the group.
-
-        Raises:
-            GroupFailedError: it has left the group.
-        """
+        """Raise GroupFailedError if the client has left the group."""
         if (why := self._thread.group_failure()) is not None:
             raise GroupFailedError(self.app.settings.app_id, why)
 
     def require_flow(self) -> None:
-        """Check that events of assigned partitions are read in time; called periodically.
-
-        Raises:
-            NotFlowingError: none were read within `recovery_timeout_s` after the assignment or the recovery.
-        """
+        """Raise NotFlowingError if no events of assigned partitions are read within `recovery_timeout_s`."""
         within_s = self.app.settings.recovery_timeout_s
         if self.is_recovering or not self.app.rebalancing:
             self._moved_s = monotonic()

@@ -103,10 +103,8 @@ class MemberThread(AIOKafkaConsumerThread):  # type: ignore[misc] # no type chec
         return is_static and self.app.membership.is_held and code == UnknownMemberIdError.errno
 
     def group_failure(self) -> str | None:
-        """Return why the client has left its group; None: it has not, or is still connecting.
-
-        The client keeps this error for the next poll and stops working, but this worker never polls it.
-        """
+        """Return why the client has left its group; None: it has not, or is still connecting."""
+        # The client keeps this error for the next poll and stops working, but this worker never polls it.
         coordinator = None if self._consumer is None else self._consumer._coordinator  # noqa: SLF001 - see above
         if coordinator is None:  # the client still connects
             return None
@@ -124,23 +122,16 @@ class MemberThread(AIOKafkaConsumerThread):  # type: ignore[misc] # no type chec
         return {TP(*tp): (commit.offset, commit.metadata) for tp, commit in found.items()}
 
     async def ends(self, partitions: Collection[TP]) -> Mapping[TP, int]:
-        """Return the high watermarks of partitions.
+        """Return the high watermarks of partitions; raise KafkaError if a leader does not answer.
 
         It does not use Faust's queue of calls, where a call that waits for a broker delays the next.
-
-        Raises:
-            KafkaError: a leader is unknown, or does not answer.
         """
         asking = self._ensure_consumer().end_offsets([TopicPartition(*tp) for tp in partitions])
         found = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asking, self.thread_loop))
         return {TP(*tp): offset for tp, offset in found.items()}
 
     async def commit_with_metadata(self, offsets: Mapping[TP, tuple[int, str]]) -> bool:
-        """Commit offsets with their metadata; return False if the group is rebalancing or has rebalanced.
-
-        Raises:
-            KafkaError: the group refuses them.
-        """
+        """Commit offsets with their metadata; return False after a rebalance; raise KafkaError if refused."""
         return bool(await self.call_thread(self._commit_with_metadata, offsets))
 
     async def _commit_with_metadata(self, offsets: Mapping[TP, tuple[int, str]]) -> bool:
@@ -162,11 +153,7 @@ class AnyHostAssignor(PartitionAssignor):  # type: ignore[misc] # as above
     _assigned_url: str | None = None
 
     def on_assignment(self, assignment: Any) -> None:
-        """Accept an assignment.
-
-        Raises:
-            AssertionError: it does not name the partitions that the group assigned.
-        """
+        """Accept an assignment; its URL may name another host."""
         self._assigned_url = ClientMetadata.loads(self._decompress(assignment.user_data)).url
         super().on_assignment(assignment)
         self._assigned_url = None

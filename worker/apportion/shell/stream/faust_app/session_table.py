@@ -49,11 +49,7 @@ class SessionTable(faust.Table):  # type: ignore[misc] # as above
         return rows
 
     def rows_of(self, partition: int) -> PartitionRows:
-        """Return a partition's rows.
-
-        Raises:
-            PartitionNotOursError: the partition is not assigned.
-        """
+        """Return a partition's rows; raise PartitionNotOursError if it is not assigned."""
         rows = self.by_partition.get(partition)
         if rows is None:
             raise PartitionNotOursError(partition)

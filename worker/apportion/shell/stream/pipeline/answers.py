@@ -1,8 +1,4 @@
-"""Answers: the output messages and the new session row of one record, computed without I/O.
-
-This module decides the headers and the maximum size of each message. The core decides an answer's content.
-The pipeline decides its order and time.
-"""
+"""Answers: the output messages, with their headers, and the new session row of one record, without I/O."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -25,8 +21,8 @@ from apportion.core.wire.cloudevents import EventHeaders
 from apportion.core.wire.dead_letter import dead_letter, holding
 from apportion.core.wire.record import Record
 from apportion.settings import Settings
-from apportion.shell.kafka.outbound import OutboundRecord
 from apportion.shell.kafka.output_ownership import source_of
+from apportion.shell.kafka.producer import OutboundRecord
 from apportion.shell.kafka.topics import MESSAGE_MAX_BYTES
 from apportion.shell.stream.pipeline.verifier import ShareVerifier
 from apportion.shell.stream.state.row_format import Row
@@ -37,10 +33,7 @@ VALUE_MAX_BYTES = MESSAGE_MAX_BYTES - (64 << 10)
 
 
 class Answer(Struct, frozen=True):
-    """The result of one event: the row that marks it as answered, and its messages.
-
-    An artifact has no outcome and no messages. `took_s` is the time of composition.
-    """
+    """The result of one event: the row that marks it as answered, and a request's messages."""
 
     row: Row
     outcome: Answered | None = None
@@ -89,11 +82,7 @@ class Answers:
         self._composers = TimelineComposer(self._engine, timeline, default_policy, self.memory)
 
     def answer(self, record: Record, row: Row | None, time: StreamTime | None = None) -> Answer:
-        """Return the answer to a record, and advance the partition's stream time.
-
-        Raises:
-            EventError: the record is refused. The stream time may have advanced; nothing else has changed.
-        """
+        """Return the answer to a record, and advance the stream time; raise EventError if it is refused."""
         clock = _Clock()
         event = self._event_of(record, time)
         clock.phase("decode")

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.wire.record import Record
 from apportion.shell.kafka.faults import StreamError
-from apportion.shell.kafka.outbound import OutboundRecord
+from apportion.shell.kafka.producer import OutboundRecord
 from apportion.shell.kafka.record_batches import record_of
 from apportion.shell.operations.log import RefusalLog
 from apportion.shell.operations.tally import BatchTally
@@ -36,9 +36,7 @@ class Batch(Struct):
     """Results of a partition's events, in their order.
 
     Attributes:
-        offset: Offset of the first event.
         next_offset: Offset after the last event. A `TurnQueue` replaces it by the first waiting event's.
-        events: Number of events.
         messages: Outputs by topic.
         before: For each changed session, its row before the batch; None: it had none.
         states: Changelog records of the changed sessions and of the `upkeep`, grouped by session.
@@ -47,12 +45,9 @@ class Batch(Struct):
             its last event if too many were refused.
         stream_time_us: Stream time after the batch; 0 with a `TurnQueue`.
         outcomes: For each event, its tenant's name in the dead letter share, and whether it was refused.
-        tally: The batch's counts for the metrics.
-        work_s: Duration of the composition, in seconds.
         composed_s: Monotonic time at which the composition ended.
         is_ahead: True if older events still wait. The batch then has answers only, and stops before an event
             that would be refused.
-        upkeep: Repairs of the changelog.
     """
 
     partition: int
@@ -107,10 +102,7 @@ class BatchComposer:
         *,
         is_ahead: bool = False,
     ) -> Batch:
-        """Return a batch of the records from index `start` on, and apply its changes to the rows.
-
-        The event at offset `set_aside` is refused without being composed. `is_ahead`: see `Batch`.
-        """
+        """Return a batch from index `start` on, applied to the rows; refuse the event at `set_aside`."""
         first, began_s = records[start], monotonic()
         batch = Batch(first.partition, first.offset, first.offset, 0, {}, {}, [], 0)
         batch.is_ahead = is_ahead
@@ -129,10 +121,7 @@ class BatchComposer:
         return batch
 
     def compose_repairs(self, rows: PartitionRows, partition: int, offset: int, stream_time_us: int) -> Batch:
-        """Return a batch of changelog repairs only, without events.
-
-        `offset` and `stream_time_us` are the values after the previous batch, so the commit does not change.
-        """
+        """Return a batch of changelog repairs only; the offset and time are the previous batch's."""
         batch = Batch(partition, offset, offset, 0, {}, {}, [], 0)
         batch.stream_time_us, batch.stream_time_before_us = stream_time_us, rows.time.seen_us
         self._close(batch, rows)
@@ -167,11 +156,7 @@ class BatchComposer:
         batch.next_offset = record.offset + 1
 
     def _answer(self, batch: Batch, rows: PartitionRows, record: Record, *, set_aside: bool) -> None:
-        """Store an event's answer and new row; skip it if its row has already processed it.
-
-        Raises:
-            EventError: it is refused; only the stream time may have changed.
-        """
+        """Store an event's answer and new row, unless the row has processed it; raise EventError."""
         key = record.key
         row = rows.row(key) if key else None
         if row is not None and row.seen_offset >= record.offset:

@@ -38,11 +38,7 @@ TenantOutcome: TypeAlias = tuple[str, bool]
 
 
 class Window:
-    """The last durable events of one partition.
-
-    `seen` counts all of its events. `answered` are the last tenants with an event that was not refused,
-    ordered by their latest such event.
-    """
+    """The last durable events of a partition, the number of all, and the tenants answered last."""
 
     def __init__(
         self, seen: int = 0, last: Iterable[TenantOutcome] = (), answered: Iterable[str] = ()
@@ -104,8 +100,7 @@ def window_of(text: str) -> Window:
 class DeadLetterShare:
     """The share of the last events that were refused, of all tenants and of each tenant.
 
-    It stops nobody before `window` events were seen, or ten windows if fewer than three tenants are known: a
-    failing tenant may be the first that is read. All tenants without an answered event count as one.
+    It stops nobody before `window` events were seen, or ten windows if fewer than three tenants are known.
     """
 
     def __init__(self, window: int, share_max: float) -> None:
@@ -147,11 +142,7 @@ class DeadLetterShare:
         self._judge(tenant, own)
 
     def refused(self, tenant: str) -> None:
-        """Count a refused event of a tenant.
-
-        Raises:
-            TooManyDeadLettersError: most tenants, and all events together, are above the share.
-        """
+        """Count a refused event; raise TooManyDeadLettersError if too many of most tenants are refused."""
         self._refuse(tenant)
         few = len(self._tenants) < _FEW_TENANTS
         enough = self._seen >= self._window * (_WINDOWS_OF_FEW if few else 1)

@@ -100,9 +100,8 @@ class ExactlyOnceWriter:
     async def finish(self, writing: Writing) -> None:
         """Commit all queued batches of a partition in one transaction, unless this batch is committed.
 
-        Raises:
-            FencedError: another worker owns the partition, or brokers have ended the transaction.
-            KafkaError, TimeoutError: it was not acknowledged in time; a commit may still succeed later.
+        Raises FencedError if another worker owns the partition or brokers have ended the transaction. Raises
+        KafkaError or TimeoutError if it was not acknowledged in time and may still be committed.
         """
         if writing.is_committed:
             return

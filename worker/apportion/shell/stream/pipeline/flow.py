@@ -30,17 +30,12 @@ class Flow:
     1. Before the first batch is composed, the marker `BATCH` is committed. It is cleared once a batch is
        durable, and when a worker stops or loses the partition.
     2. A worker that finds the marker composes the next `ALONE_MAX` events one by one. It commits the marker
-       `EVENT` before each event and `BATCH` after it.
+       `EVENT` before each event and `BATCH` after it. If it stops before the last of them, `BATCH` stays.
     3. A worker that finds the marker `EVENT` counts a failure of the event at the committed offset.
 
-    If a worker stops with events left to compose one by one, the marker `BATCH` stays, and the next worker
-    continues.
-
     Attributes:
-        window: The last durable events, for the dead letter share.
         metadata: Metadata of the durable offset; `next_commit` adds the window, failures and the marker.
         committing: Metadata of the commit that is being made.
-        committed_offset: The committed offset; None: there is none.
         durable_offset: All events before it are durable; None: there is no commit, and nothing was fetched.
         failures: Number of workers that ended at the event where this flow began.
         set_aside: Offset of an event that is refused without being composed; None: there is none.
@@ -49,8 +44,6 @@ class Flow:
         failed_offset: Offset of an event that ended this worker by an error. It is committed if all events
             before it become durable.
         in_flight: Batches that are being written, oldest first.
-        queue: The events that are fetched and not yet composed.
-        writing: The task that writes the batches in flight.
         is_over: True once the partition is revoked or the worker stops.
     """
 
@@ -63,10 +56,7 @@ class Flow:
         queue: Queue,
         event_failures_max: int = 0,
     ) -> None:
-        """Begin at the committed offset with its metadata; None: nothing is committed.
-
-        An event that has ended `event_failures_max` workers is set aside; 0: never.
-        """
+        """Begin at a committed offset or None; set aside an event that ended `event_failures_max` workers."""
         self.partition = partition
         self.rows = rows
         self.queue = queue

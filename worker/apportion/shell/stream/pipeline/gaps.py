@@ -49,12 +49,7 @@ class GapWatch:
             await self.look()
 
     async def look(self) -> None:
-        """Read the present gaps. If brokers do not answer, the next look reads them.
-
-        Raises:
-            ChangelogDamagedError: a record in a gap cannot be read.
-            UnreadableStateError: a newer version wrote rows in a gap.
-        """
+        """Read the present gaps, if brokers answer; raise ChangelogDamagedError or UnreadableStateError."""
         flows = [flow for flow in self._pipeline.flows.values() if not flow.is_over]
         if not flows:
             return

@@ -38,7 +38,6 @@ class Pipeline:
 
     Attributes:
         flows: The partitions, by number. They stay after `abandon`, until `end`.
-        in_flight_bytes: Bytes of all batches in flight.
         position_lock: Held during a read, and by a caller that moves the reader's positions: otherwise
             records of an earlier read would be taken for records at the new position.
     """
@@ -142,10 +141,7 @@ class Pipeline:
                 reading.cancel()
 
     async def _read(self) -> None:
-        """Read once, from all partitions that have room.
-
-        Records of partitions that are revoked meanwhile are dropped: their new owner reads them again.
-        """
+        """Read once, from all partitions that have room; records of revoked ones are dropped."""
         async with self.position_lock:
             partitions = [partition for partition in self.flows if self.has_room(partition)]
             if not partitions:
@@ -171,7 +167,6 @@ class Pipeline:
                 await self._compose(flow)
 
     async def _compose(self, flow: Flow) -> None:
-        """Compose waiting events of a partition while it has room, and hand them to the writer."""
         while flow.queue.is_due and not flow.is_full:
             await self.wait_until_marked(flow)
             await self._policies.current()
@@ -184,7 +179,6 @@ class Pipeline:
                 return
 
     def _compose_next(self, flow: Flow) -> None:
-        """Compose one batch of a partition; raises the batch's failure."""
         picked = flow.queue.pick(is_alone=flow.is_alone)
         if not picked.records:
             return
@@ -272,10 +266,7 @@ class Pipeline:
                 flow.record_commit(offset, flow.committing)
 
     def abandon(self) -> None:
-        """Stop the work on all partitions at once, before a revocation.
-
-        Durable batches may still be committed.
-        """
+        """Stop the work on all partitions before a revocation. Durable batches may still be committed."""
         for flow in self.flows.values():
             flow.is_over = True
             flow.queue.close()

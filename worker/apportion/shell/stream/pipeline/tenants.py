@@ -1,6 +1,5 @@
 """Scheduling of a partition's fetched events by tenant limits: a noisy tenant delays only its own events.
 
-The queue decides which waiting events are composed next in offset order, and which overtake older events.
 Events of a tenant, and so of a session, keep their order. The order depends only on the fetched and taken
 events, except that the limit of events per second uses a clock.
 """
@@ -70,10 +69,7 @@ class Buckets:
 
 
 class TenantQueue:
-    """The waiting events of a partition.
-
-    An event that its row has already processed (`is_seen`) gives no output, and uses up no tenant limit.
-    """
+    """The waiting events of a partition; one that is already processed uses up no tenant limit."""
 
     def __init__(
         self, limits: TenantLimits, buckets: Buckets, is_seen: Callable[[ConsumerRecord], bool]
@@ -126,10 +122,7 @@ class TenantQueue:
         }
 
     def in_turn(self, shares: dict[bytes, int]) -> list[ConsumerRecord]:
-        """Return the first events in offset order, up to an event whose tenant has used its share.
-
-        The events are deducted from `shares`.
-        """
+        """Return the first events in offset order, deducted from `shares`, up to a tenant without a share."""
         most = self._most
         picked: list[ConsumerRecord] = []
         for record in self._order.values():

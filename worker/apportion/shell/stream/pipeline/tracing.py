@@ -13,7 +13,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from opentelemetry.util.types import AttributeValue
 
 from apportion.settings import Settings
-from apportion.shell.kafka.outbound import OutboundRecord
+from apportion.shell.kafka.producer import OutboundRecord
 from apportion.shell.operations.tracing import COMPOSING, answer_attributes, create_tracer
 from apportion.shell.stream.pipeline.batch import Batch
 

@@ -10,8 +10,7 @@ from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
-from apportion.shell.kafka.outbound import OutboundRecord
-from apportion.shell.kafka.producer import Entry, RecordProducer, Sent
+from apportion.shell.kafka.producer import Entry, OutboundRecord, RecordProducer, Sent
 from apportion.shell.stream.pipeline.batch import Batch
 from apportion.shell.stream.pipeline.membership import Membership
 from apportion.shell.stream.state.rows import PartitionRows
@@ -46,21 +45,13 @@ class Writer(Protocol):
     """True if a batch's offset is committed with its records. An abandoned batch may then still commit."""
 
     async def start(self, topics: Sequence[str]) -> None:
-        """Connect, to write to these topics.
-
-        Raises:
-            KafkaError: no broker answered.
-        """
+        """Connect, to write to these topics; raise KafkaError if no broker answered."""
 
     async def stop(self) -> None:
         """Close; records that are not durable when the caller stops waiting are given up."""
 
     async def assign(self, partitions: Collection[int]) -> None:
-        """Write for these partitions from now on; called before their rows are recovered.
-
-        Raises:
-            StreamError: the partitions cannot be written.
-        """
+        """Write for these partitions from now on, before their rows are recovered; raise StreamError."""
 
     def begin(self, writing: Writing) -> None:
         """Send the records that may be sent at once; called right after the composition."""
@@ -148,13 +139,7 @@ def entries(messages: Iterable[OutboundRecord]) -> list[tuple[Entry]]:
 
 
 async def acknowledged(sent: Sequence[Sent]) -> None:
-    """Wait until all record batches are durable, or one fails meanwhile.
-
-    An earlier failure is raised when the others have ended.
-
-    Raises:
-        KafkaError: one has failed.
-    """
+    """Wait until all record batches are durable, or raise the KafkaError of one that failed meanwhile."""
     if waiting := [part.acknowledged for part in sent if not part.acknowledged.done()]:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_EXCEPTION)
     for part in sent:

@@ -1,7 +1,4 @@
-"""Index of sessions by the minute of event time in which they were due to expire when they were added.
-
-A later extension does not move a session. When it is due, the caller adds it again.
-"""
+"""Index of sessions by the minute of event time in which they expire; the caller adds extended ones again."""
 
 from heapq import heappop, heappush
 

@@ -38,10 +38,7 @@ class Forgotten(Struct, frozen=True):
 async def forget(settings: Settings, key: bytes) -> Forgotten:
     """Write tombstones for the row of a session key, and for the artifacts of its pool.
 
-    Raises:
-        WorkersRunningError: the group has members; after a write too, if a worker started meanwhile.
-        StreamError: an error of `read_rows`.
-        BrokerRefusedError, BrokerUnreachableError, NotAllowedError: the changelog cannot be read or written.
+    Raises WorkersRunningError, also after a write, and as `read_rows` and `admin_client`.
     """
     chosen = partition_of(key, settings.partitioner, settings.partitions)
     partitions = range(settings.partitions) if chosen is None else [chosen]

@@ -1,7 +1,4 @@
-"""Recovery of session rows from the changelog, and checks that the topics match the commits.
-
-Workers recover their partitions with it; tools read rows with it from outside the group.
-"""
+"""Recovery of session rows from the changelog, and checks that the topics match the commits."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
@@ -91,13 +88,7 @@ async def read_rows(
 ) -> dict[int, PartitionRows]:
     """Return the rows of partitions from the changelog, up to its end or to before the given end offsets.
 
-    Nothing is compared with commits.
-
-    Raises:
-        ArtifactMissingError, UnreadableStateError: the changelog is incomplete, or of a newer version.
-        ChangelogDamagedError, ForeignRecordError: a record of the changelog cannot be read, or is no row.
-        KafkaError: the changelog could not be read.
-        TimeoutError: nothing could be read for `recovery_timeout_s`.
+    Nothing is compared with commits. Raises as `recover`, and KafkaError or TimeoutError.
     """
     rows = {partition: partition_rows(settings, partition) for partition in partitions}
     async with _while_it_moves(settings.recovery_timeout_s) as moved:
@@ -206,11 +197,7 @@ async def _require_own_commits(
 
 
 def require_readable(partition: TopicPartition, records: Iterable[ConsumerRecord]) -> None:
-    """Check that the client could read each of these records of a changelog.
-
-    Raises:
-        ChangelogDamagedError: a record could not be read.
-    """
+    """Raise ChangelogDamagedError if the client could not read one of these records of a changelog."""
     for record in records:
         if isinstance(record, UnreadableRecord):
             raise ChangelogDamagedError(named(partition), record.offset, record.reason)

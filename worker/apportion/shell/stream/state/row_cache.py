@@ -1,7 +1,4 @@
-"""Cache of decoded rows of one partition, with their prepared artifacts.
-
-It keeps the rows that were stored last, up to about 8 MiB. Evicted rows can be decoded again.
-"""
+"""Cache of decoded rows of one partition, with their prepared artifacts."""
 
 from collections import OrderedDict
 

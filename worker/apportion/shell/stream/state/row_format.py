@@ -53,10 +53,7 @@ NO_HEADERS: Headers = ()
 
 
 class UnreadableRowError(ValueError):
-    """A record has a format that this version does not know.
-
-    Raised by `decode_row`, `is_row`, `seen_offset_of` and `timestamp_ms_of`.
-    """
+    """A record has a format that this version does not know."""
 
 
 class Row(Struct, frozen=True, gc=False):
@@ -107,11 +104,7 @@ def encode_row(row: Row) -> bytes:
 
 
 def decode_row(value: bytes, pool: Sequence[Pooled] = ()) -> Row:
-    """Return the row of a changelog record; `pool` has its artifacts, in the order of their names.
-
-    Raises:
-        msgspec.ValidationError: a newer version wrote it, in the same format.
-    """
+    """Return the row of a record; `pool` has its artifacts in order; raise ValidationError if it is newer."""
     _, seen_offset, _, timestamp_ms, count = _prefix(value)
     names = artifact_names(value)
     assert len(pool) == count, "a row is joined with its artifacts before it is decoded"

@@ -107,11 +107,7 @@ class PartitionRows:
         return None if last is None else (seen_offset_of(last), timestamp_ms_of(last))
 
     def row(self, key: bytes) -> Row | None:
-        """Return a session's row, or None if it has none.
-
-        Raises:
-            UnreadableStateError: a newer version wrote it.
-        """
+        """Return a session's row or None; raise UnreadableStateError if a newer version wrote it."""
         row = self._changed.get(key) or self._in_use.get(key)
         if row is None:
             value = self.values.get(key)
@@ -133,7 +129,7 @@ class PartitionRows:
         self._changed[key] = with_names(row, self.row(key)) if row.session.pool else row
 
     def changes(self, keys: Iterable[bytes]) -> list[list[StateRecord]]:
-        """Return the records of these sessions' changes, one group for each changed session.
+        """Return a group of records for each changed session.
 
         A group must be in one record batch: after a crash between its records, answers would differ.
         """
@@ -155,11 +151,8 @@ class PartitionRows:
     def written(self, first_offset: int, last_offset: int, *, alone: bool = False) -> None:
         """Record that our records are in the changelog, from the first to the last offset.
 
-        Unknown offsets before them are a gap that others wrote. With `alone`, no other worker can write, so
-        they are transaction markers.
-
-        Raises:
-            ChangelogTruncatedError: the offsets were used before, so the changelog was replaced or cut.
+        Unknown offsets before them are a gap that others wrote, or transaction markers if we write `alone`.
+        Raises ChangelogTruncatedError if the offsets were used before.
         """
         if first_offset < self.changelog_offset:
             raise ChangelogTruncatedError(self._where, self.changelog_offset, first_offset)
@@ -220,10 +213,7 @@ class PartitionRows:
     def read(self, records: Iterable[ConsumerRecord]) -> None:
         """Add changelog records, in order; a session's row with the greatest processed offset counts.
 
-        If offsets are equal, the later row counts. Call `join` after the last record.
-
-        Raises:
-            UnreadableRowError: a newer version wrote a record.
+        Of equal offsets, the later row counts. Call `join` at the end. Raises UnreadableRowError.
         """
         record = None
         for record in records:
@@ -249,11 +239,7 @@ class PartitionRows:
     def join(self, end_offset: int, *, afresh: bool = False) -> None:
         """Join the rows with their artifacts after a read up to an offset; drop artifacts without a row.
 
-        With `afresh`, rows with missing artifacts are dropped instead of an error.
-
-        Raises:
-            ArtifactMissingError: a row names an artifact that is missing from the changelog.
-            ForeignRecordError: another program wrote a record, and no tombstone for its key follows.
+        Raises ArtifactMissingError, or drops the row if `afresh`, and ForeignRecordError.
         """
         if self._foreign:
             key, offset = next(iter(self._foreign.items()))

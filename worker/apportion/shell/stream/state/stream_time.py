@@ -42,11 +42,7 @@ class StreamTime:
         self.seen_us = self.committed_us = committed_us
 
     def see(self, event: Event, record: Record) -> None:
-        """Advance to the time of an event, unless it is refused; a retraction does not advance it.
-
-        Raises:
-            EventError: the event is too far ahead of its record's time, or too far behind the stream time.
-        """
+        """Advance to the time of a request or artifact; raise EventError if it is too far ahead or behind."""
         if isinstance(event, ContextRequest):
             event_us, pointer = event_time_us(event.requested_at), "$.requested_at"
         elif isinstance(event, ContextRetraction):
@@ -67,12 +63,7 @@ class StreamTime:
 def event_of(
     record: Record, time: StreamTime | None, bounds: Bounds, *, partitioner: Partitioner, partitions: int
 ) -> Event:
-    """Return the event of a record, and advance the stream time of its partition to it.
-
-    Raises:
-        EventError: the event is invalid, has another key or partition than its session, or is refused by
-            the stream time.
-    """
+    """Return the event of a record, and advance the stream time to it; raise EventError."""
     event = codec.event_of(record, bounds)
     check_place(event, record, partitioner, partitions)
     if time is not None:

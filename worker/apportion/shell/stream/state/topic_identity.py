@@ -31,11 +31,7 @@ Seen: TypeAlias = tuple[int, int]
 
 
 async def require_same_requests(asking: AIOKafkaConsumer, topic: str, seen: Mapping[int, Seen]) -> None:
-    """Check that the seen records are still in the topic; records removed by retention are ignored.
-
-    Raises:
-        RequestsReplacedError: a partition ends before a seen record, or has a record of another time there.
-    """
+    """Raise RequestsReplacedError unless the seen records are still in the topic, or are before its begin."""
     partitions = {TopicPartition(topic, partition): last for partition, last in seen.items()}
     begins = await patiently(asking.beginning_offsets, partitions)
     ends = await ends_of(asking, {partition: offset + 1 for partition, (offset, _) in partitions.items()})
@@ -68,12 +64,9 @@ class RequestsWatch:
             await self.look()
 
     async def look(self) -> None:
-        """Check the remembered records, then remember the last records before the durable offsets.
+        """Check the remembered records, then remember the last ones before the durable offsets.
 
-        If the brokers do not answer, the next call repeats the check.
-
-        Raises:
-            RequestsReplacedError: a remembered record is missing or replaced.
+        If the brokers do not answer, the next call repeats the check. Raises RequestsReplacedError.
         """
         durable = self._durable()
         seen = {partition: last for partition, last in self._seen.items() if partition in durable}
