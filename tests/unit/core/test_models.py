@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from support.asking import asked, calls, conversation_policy, result, says
 from support.composing import ENGINE, answer, candidate, entry_of, lanes_policy, request
 
+from apportion.core import image_rules
 from apportion.core.compose import Answered
 from apportion.core.errors import EventError
-from apportion.core.image_rules import PatchRule
 from apportion.core.models import Frame, Model, Models
 from apportion.core.session.row import EMPTY, Session
 from apportion.core.strategy_api.policy import PolicyError
@@ -120,7 +120,7 @@ def test_a_model_without_a_known_frame_has_the_overhead_of_the_policy() -> None:
 
 def test_an_image_costs_by_the_rule_of_the_model() -> None:
     image = says("user", [{"type": "media", "media": "image", "width": 640, "height": 640}])
-    doubled = PatchRule(permille=2000)
+    doubled = image_rules.PatchRule(permille=2000)
     rows = (LARGE, *(replace(LARGE, image=rule) for rule in (321, "patches", doubled)))
     costs = [
         entry_of(
