@@ -2,14 +2,18 @@
 
 import struct
 from base64 import b64encode, urlsafe_b64encode
+from itertools import product
 from time import perf_counter
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from apportion.core.image_rules import RULES, PatchRule
 from apportion.core.media import Media, media_of, media_tokens, stub_of, without_data
+from apportion.engine.models import builtin_models
 
 PRICES = {"document": 1500, "audio": 1000, "unknown_tokens": 2000}
 
@@ -167,6 +171,80 @@ def test_documented_examples(rule: str | int, width: int, height: int, tokens: i
         assert media_tokens(Media("image", *sides), image=rule, **PRICES) == tokens
 
 
+MODEL_EXAMPLES = [
+    ("gpt-5.4", 1024, 1024, 1229),  # OpenAI's examples and tables, November 2026
+    ("gpt-5.2", 1800, 2400, 3687),  # 48 by 64 patches within 2,048 pixels, times 1.2
+    ("gpt-4.1-mini", 1024, 1024, 1659),
+    ("o4-mini", 1024, 1024, 1762),
+    ("gpt-5", 1024, 1024, 70 + 4 * 140),
+    ("o3", 2048, 4096, 75 + 6 * 150),
+    ("gpt-4o-mini", 1024, 1024, 2833 + 4 * 5667),
+    ("claude-sonnet-4-6", 1920, 1080, 52 * 30),  # Anthropic's examples
+    ("claude-sonnet-4-6", 1092, 1092, 39 * 39),
+    ("gemini-3-pro-preview", 4032, 3024, 2240),  # Google's table
+]
+
+
+@pytest.mark.parametrize(("model", "width", "height", "tokens"), MODEL_EXAMPLES)
+def test_documented_examples_of_models(model: str, width: int, height: int, tokens: int) -> None:
+    assert model_tokens(model, Media("image", width, height)) == tokens
+
+
+@pytest.mark.parametrize(
+    ("model", "width", "height", "tokens"),
+    [
+        ("gpt-5-mini", 768, 1024, 922),  # a public measurement, June 2026
+        ("gpt-5.5", 3840, 2160, 9792),  # public measurements in `image-token-cost`, autumn 2026
+        ("gpt-5.5", 4032, 3024, 11868),
+        ("gpt-6-astra", 256, 256, 77),
+        ("gpt-6-astra", 4032, 3024, 14364),
+        ("claude-haiku-4-5", 1920, 1080, 1625 - 65),  # less the tokens of the text
+        ("gemini-3.1-pro-preview", 1920, 1080, 1101),
+        ("gemini-2.5-flash", 960, 540, 1548),  # Google's example
+    ],
+)
+def test_a_model_costs_no_less_than_measured(model: str, width: int, height: int, tokens: int) -> None:
+    most = 1300 if model.startswith("gemini") else 1
+    assert 0 <= model_tokens(model, Media("image", width, height)) - tokens <= most
+
+
+def test_low_detail_costs_by_the_model() -> None:
+    low = Media("image", is_low=True, is_openai=True)
+    models = ("gpt-5.5", "gpt-5", "gpt-4o-mini", "gpt-5.4", "claude-sonnet-4-6")
+    assert [model_tokens(model, low) for model in models] == [308, 70, 2833, 2000, 2000]
+    assert model_tokens("gpt-5.5", Media("image", 64, 64, is_low=True)) == 5
+    assert model_tokens("gpt-5.4", Media("image", 2048, 2048, is_low=True)) == 4096 * 6 // 5 + 1
+
+
+def model_tokens(name: str, media: Media) -> int:
+    row = builtin_models().find(name)
+    assert row is not None
+    assert row.image is not None
+    return media_tokens(media, image=row.image, **PRICES)
+
+
+SIZES = st.integers(1, 65_535)
+
+
+@given(SIZES, SIZES, st.integers(1, 30_000), st.integers(1, 65_535), st.integers(0, 3_000))
+def test_a_greater_multiplier_never_costs_less(
+    width: int, height: int, budget: int, side: int, permille: int
+) -> None:
+    rule = PatchRule(budget=budget, side=side, permille=permille)
+    tokens = rule.count(width, height)
+    assert tokens <= replace(rule, permille=permille + 1).count(width, height)
+    assert tokens <= budget * permille // 1_000 + 1
+
+
+def test_the_rules_of_policies_keep_their_values() -> None:
+    widths, heights = (
+        (1, 27, 300, 512, 769, 1024, 2049, 4096, 8191, 65535),
+        (1, 33, 513, 768, 1536, 3000, 20000),
+    )
+    sums = {name: sum(rule.count(*size) for size in product(widths, heights)) for name, rule in RULES.items()}
+    assert sums == {"area": 59205, "tiles": 51850, "patches": 52173}
+
+
 def test_auto_follows_the_provider_and_low_detail_needs_no_size() -> None:
     anthropic, openai = Media("image", 1024, 1024), Media("image", 1024, 1024, is_openai=True)
     low = Media("image", is_low=True, is_openai=True)
@@ -239,8 +317,8 @@ BLOCKS = st.dictionaries(
 )
 
 
-@given(BLOCKS, st.sampled_from(["auto", "area", "tiles", "patches", 7]))
-def test_any_block_is_read_without_an_error(block: dict[str, Any], rule: str | int) -> None:
+@given(BLOCKS, st.sampled_from(["auto", "area", "tiles", "patches", 7, PatchRule(low=256)]))
+def test_any_block_is_read_without_an_error(block: dict[str, Any], rule: Any) -> None:
     media, stub = media_of(block), stub_of(block)
     without_data(block)
     assert (media is None) == (stub is None)

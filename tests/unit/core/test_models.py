@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from support.asking import asked, calls, conversation_policy, result, says
 from support.composing import ENGINE, answer, candidate, entry_of, lanes_policy, request
 
+from apportion.core import image_rules
 from apportion.core.compose import Answered
 from apportion.core.errors import EventError
 from apportion.core.models import CacheRules, Frame, Model, Models
@@ -119,7 +120,8 @@ def test_a_model_without_a_known_frame_has_the_overhead_of_the_policy() -> None:
 
 def test_an_image_costs_by_the_rule_of_the_model() -> None:
     image = says("user", [{"type": "media", "media": "image", "width": 640, "height": 640}])
-    rows = (LARGE, replace(LARGE, image=321), replace(LARGE, image="patches"))
+    doubled = image_rules.PatchRule(permille=2000)
+    rows = (LARGE, *(replace(LARGE, image=rule) for rule in (321, "patches", doubled)))
     costs = [
         entry_of(
             answer(
@@ -131,7 +133,7 @@ def test_an_image_costs_by_the_rule_of_the_model() -> None:
         ).tokens
         for row in rows
     ]
-    assert costs == [529 + FRAME.message, 321 + FRAME.message, 400 + FRAME.message]
+    assert costs == [tokens + FRAME.message for tokens in (529, 321, 400, 801)]
 
 
 def test_a_change_of_the_model_begins_a_new_window() -> None:

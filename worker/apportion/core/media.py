@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 from msgspec import Struct
 
-from apportion.core.image_rules import LOW_TOKENS, RULES
+from apportion.core.image_rules import RULES, ImageRule
 
 Kind: TypeAlias = Literal["image", "document", "audio", "unknown"]
 
@@ -137,12 +137,14 @@ def _texts_in(fields: Mapping[str, Any]) -> dict[str, str]:
     return {name: text for name in _TEXTS if isinstance(text := fields.get(name), str) and text}
 
 
-def media_tokens(media: Media, *, image: str | int, document: int, audio: int, unknown_tokens: int) -> int:
+def media_tokens(
+    media: Media, *, image: str | int | ImageRule, document: int, audio: int, unknown_tokens: int
+) -> int:
     """Return the tokens of a medium.
 
-    `image` is a number of tokens, a rule of `image_rules`, or `auto`: `tiles` for blocks of OpenAI, `area`
-    for others. An image of unknown size costs `unknown_tokens`. With `detail: low`, `tiles` needs no size. A
-    document costs `document` for each page, or once if the number of pages is unknown.
+    `image` is a number of tokens, a rule of `image_rules` or its name, or `auto`: `tiles` for blocks of
+    OpenAI, `area` for others. An image of unknown size costs `unknown_tokens`, unless its rule has a cost
+    for `detail: low`. A document costs `document` for each page, or once if the number of pages is unknown.
     """
     if media.kind == "document":
         return document * (media.pages or 1)
@@ -152,10 +154,13 @@ def media_tokens(media: Media, *, image: str | int, document: int, audio: int, u
         rule = ("tiles" if media.is_openai else "area") if image == "auto" else image
         if isinstance(rule, int):
             return rule
-        if rule == "tiles" and media.is_low:
-            return LOW_TOKENS
+        if isinstance(rule, str):
+            rule = RULES[rule]
+        low_tokens = rule.low_tokens if media.is_low else 0
         if media.width and media.height:
-            return RULES[rule](media.width, media.height)
+            tokens = rule.count(media.width, media.height)
+            return min(tokens, low_tokens or tokens)
+        return low_tokens or unknown_tokens
     return unknown_tokens
 
 

@@ -17,6 +17,7 @@ from msgspec.structs import asdict
 from apportion.core.canonical_json import canonical_json
 from apportion.core.digests import digest
 from apportion.core.errors import NAMED_MAX, ErrorCode, EventError
+from apportion.core.image_rules import ImageRule
 from apportion.core.results import ModelRef
 
 Tokens = Annotated[int, Meta(ge=0, le=2**53 - 1)]
@@ -81,8 +82,8 @@ class Model(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=
     window_tokens: Tokens = 0
     answer_tokens: Tokens = 0
     """The greatest answer."""
-    image: Literal["area", "tiles", "patches"] | Tokens | None = None
-    """The rule for images; see `core.image_rules`."""
+    image: Literal["area", "tiles", "patches"] | ImageRule | Tokens | None = None
+    """The rule for images, or its name; see `core.image_rules`."""
     frame: Frame = Frame()
     cache: CacheRules | None = None
     source: str = ""
