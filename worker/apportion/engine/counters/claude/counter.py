@@ -77,9 +77,9 @@ def _patterns() -> _Patterns:
     digits = f"[0-9]++(?![ ])(?!{other})"
     behind = rf"(?<=[ \t'‘’]|{other})"
     impure = rf"[{letter}]*+{other}[^{safe}\t\n]*+"
-    rest = rf"(?:(?![0-9])[{safe}\t]|{impure}|{behind}[0-9]++|[0-9]++(?=[ ]|{other})|{behind}\n++)"
+    rest = rf"(?:(?![0-9])[{safe}\t]|{impure}|[0-9]++(?=[ ]|{other})|{behind}\n++)"
     suffix = rf"(?:(?<=['‘’])(?:s|t|d|m|ll|re|ve)(?![{letter}]))?+"
-    gap = rf"(?:\n++{rest}*+|{rest}++){suffix}"
+    gap = rf"(?:\n++{rest}*+|{rest}++)(?:{behind}[0-9]++|{suffix})"
     return _Patterns(
         re.compile(word), re.compile(f"{word}|{digits}|(?! {word}){gap}"), re.compile(f"{digits}|{gap}")
     )
@@ -106,17 +106,40 @@ class ClaudeCounter:
             text.encode()
         if not text:
             return 0
+        return self._sum(text, within=False)
+
+    def units(self, text: str) -> int:
+        """Return the tokens of a text within a longer one.
+
+        They add up exactly at the start of a line, and before a space between two ASCII letters. At another
+        seam before a space, the sum of two parts differs from the whole by the tokens of the space and of
+        the markers beside it. `count` differs at the beginning by what the frame absorbs or adds, and at the
+        end by line ends, which can join the line ends of the frame.
+        """
+        return self._sum(text, within=True) if text else 0
+
+    def _sum(self, text: str, *, within: bool) -> int:
+        """Return the tokens of the chunks of a text, whose first and last depend on the frame."""
         tokens = start = 0
         if self._patterns.word.match(text) is None:
             found = self._patterns.head.match(text)
             assert found is not None, "a text begins with a word, digits or a gap"
             head, start = found[0], found.end()
             right = self._right(head) if start < len(text) else ""
-            tokens = self._whole(head + right) - self._context[right]
+            if within:
+                left, right = "a" if head[0] == " " else "0", right or self._end(head)
+                tokens = self._whole(left + head + right) - self._context[left] - self._context[right]
+            else:
+                tokens = self._whole(head + right) - self._context[right]
             if start == len(text):
                 return tokens
         *chunks, last = self._patterns.chunk.findall(text, start)
-        return tokens + sum(map(self._chunks.__getitem__, chunks)) + self._between(last, "")
+        right = self._end(last) if within else ""
+        return tokens + sum(map(self._chunks.__getitem__, chunks)) + self._between(last, right)
+
+    def _end(self, chunk: str) -> str:
+        """Return a text that keeps line ends at the end of a chunk from the frame."""
+        return "a" if chunk[-1] == "\n" else ""
 
     def count_many(self, texts: Sequence[str]) -> list[int]:
         """Return the tokens of each text, in their order."""
