@@ -6,6 +6,7 @@ it is remembered. The tests prove this from the vocabularies: no piece crosses a
 
 import hashlib
 import re
+import sys
 import zlib
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from apportion.core.text.tokens import CounterName
-from apportion.engine.counters.claude.stream import CLOSE, OPEN, Family, Tables, charset, marked, normalized
+from apportion.engine.counters.claude.stream import Family, Tables, charset, marked, normalized, word
 from apportion.engine.counters.claude.tiling import Memory, Tiling
 
 DATA = Path(__file__).with_name("claude.json.z")
@@ -26,6 +27,7 @@ FAMILIES: Mapping[str, tuple[str, Family]] = {
     CounterName.CLAUDE_4_8: ("v4.7", Family(folds_quotes=False, marks_capitals=False, opens=False)),
 }
 """The vocabulary and the rules of each counter."""
+_ASCII_LAST = 0x7F
 
 
 @cache
@@ -61,8 +63,8 @@ class _Patterns(NamedTuple):
 
 
 @cache
-def _patterns() -> _Patterns:
-    """Return the patterns by which a text is cut.
+def _patterns(last: int) -> _Patterns:
+    """Return the patterns by which a text is cut, for texts without code points above `last`.
 
     A chunk is a word, ASCII digits, or a gap. A single space between two words is no chunk and costs nothing.
     A gap includes what its cost depends on: digits beside a space, line ends behind white space, and the
@@ -70,18 +72,18 @@ def _patterns() -> _Patterns:
     letters beside them.
     """
     sets = _data()["tables"]["sets"]
-    letter = charset(sets["word"])
-    safe = charset(sets["safe"])
-    other = rf"[^{letter}{safe}\t\n]"
-    word = f"[{letter}]++(?!{other})"
+    letter = charset(pair for pair in sets["word"] if pair[0] <= last)
+    safe = charset(pair for pair in sets["safe"] if pair[0] <= last)
+    other = rf"[^{letter}{safe}0-9\t\n]"
+    plain = f"[{letter}]++(?!{other})"
     digits = f"[0-9]++(?![ ])(?!{other})"
     behind = rf"(?<=[ \t'‘’]|{other})"
-    impure = rf"[{letter}]*+{other}[^{safe}\t\n]*+"
-    rest = rf"(?:(?![0-9])[{safe}\t]|{impure}|[0-9]++(?=[ ]|{other})|{behind}\n++)"
+    impure = rf"[{letter}]*+{other}[^{safe}0-9\t\n]*+"
+    rest = rf"(?:[{safe}\t]++|{impure}|[0-9]++(?=[ ]|{other})|{behind}\n++)"
     suffix = rf"(?:(?<=['‘’])(?:s|t|d|m|ll|re|ve)(?![{letter}]))?+"
     gap = rf"(?:\n++{rest}*+|{rest}++)(?:{behind}[0-9]++|{suffix})"
     return _Patterns(
-        re.compile(word), re.compile(f"{word}|{digits}|(?! {word}){gap}"), re.compile(f"{digits}|{gap}")
+        re.compile(plain), re.compile(f"{plain}|{digits}|(?! {plain}){gap}"), re.compile(f"{digits}|{gap}")
     )
 
 
@@ -94,9 +96,12 @@ class ClaudeCounter:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.digest = "sha256:" + hashlib.sha256(f"{name}\n".encode() + zlib.decompress(DATA.read_bytes())).hexdigest()
+        self.digest = (
+            "sha256:" + hashlib.sha256(f"{name}\n".encode() + zlib.decompress(DATA.read_bytes())).hexdigest()
+        )
         vocabulary, self._family = FAMILIES[name]
-        self._tiling, self._tables, self._patterns = _tiling(vocabulary), _tables(), _patterns()
+        self._tiling, self._tables = _tiling(vocabulary), _tables()
+        self._ascii, self._unicode = _patterns(_ASCII_LAST), _patterns(sys.maxunicode)
         self._chunks = Memory(self._cost_of_chunk)
         self._context = {"": 0, "a": self._whole("a"), "0": self._whole("0")}
 
@@ -121,8 +126,9 @@ class ClaudeCounter:
     def _sum(self, text: str, *, within: bool) -> int:
         """Return the tokens of the chunks of a text, whose first and last depend on the frame."""
         tokens = start = 0
-        if self._patterns.word.match(text) is None:
-            found = self._patterns.head.match(text)
+        patterns = self._ascii if text.isascii() else self._unicode
+        if patterns.word.match(text) is None:
+            found = patterns.head.match(text)
             assert found is not None, "a text begins with a word, digits or a gap"
             head, start = found[0], found.end()
             right = self._right(head) if start < len(text) else ""
@@ -133,7 +139,7 @@ class ClaudeCounter:
                 tokens = self._whole(head + right) - self._context[right]
             if start == len(text):
                 return tokens
-        *chunks, last = self._patterns.chunk.findall(text, start)
+        *chunks, last = patterns.chunk.findall(text, start)
         right = self._end(last) if within else ""
         return tokens + sum(map(self._chunks.__getitem__, chunks)) + self._between(last, right)
 
@@ -162,12 +168,12 @@ class ClaudeCounter:
         return "" if self._is_letter(chunk[-1]) else "a"
 
     def _is_letter(self, char: str) -> bool:
-        return self._patterns.word.match(char) is not None
+        return self._unicode.word.match(char) is not None
 
     def _between(self, chunk: str, right: str) -> int:
         """Return the tokens of a chunk between two others."""
-        if chunk.isascii() and chunk.isalpha() and chunk.islower():
-            return self._tiling.cost(f"{OPEN}{chunk}{CLOSE}")
+        if chunk.isascii() and chunk.isalpha():
+            return self._tiling.cost(word(chunk, "w" * len(chunk), self._family, self._tables))
         left = "0" if self._is_letter(chunk[0]) else "a"
         return self._whole(left + chunk + right) - self._context[left] - self._context[right]
 

@@ -19,7 +19,7 @@ _CONTRACTIONS = frozenset({"s", "t", "d", "m", "ll", "re", "ve"})
 _REMOVED = re.compile("[\1-\x08\x0b-\x1f\x7f-\x9f\ue000-\uf8ff]")
 _SPACES = re.compile("[\0\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f]")
 _QUOTES = str.maketrans("‘’“”", "''\"\"")
-_SEAM = re.compile(f"(.){CLOSE} ([{SHIFT}{CAPS}]*){OPEN}")
+_SEAM = re.compile(f"(?<={CLOSE}) (?=[{SHIFT}{CAPS}]*{OPEN})")
 _RUN = re.compile("[wx][wxm]*|m+|q+|[st]+|[01]+|p[pv]*|[nd][ndv]*|[hv\U00010000-\U0010ffff]+")
 _DOTTED, _SHARP = "İ", "ẞ"
 
@@ -79,7 +79,7 @@ def marked(text: str, family: Family, tables: Tables, *, absorbs: bool) -> str:
         quoted = _opens_word(text, classes, 0, 1)
         if quoted or not (parts[0].lstrip(SHIFT + CAPS).startswith(OPEN) or classes[0] in "qpvs"):
             parts.insert(0, " " if quoted else OPEN)
-    return _SEAM.sub(rf"\1{CLOSE}\2{OPEN}", "".join(parts))
+    return _SEAM.sub("", "".join(parts))
 
 
 def _opens_word(text: str, classes: str, start: int, end: int) -> bool:
@@ -96,16 +96,13 @@ def _marked_runs(text: str, classes: str, family: Family, tables: Tables) -> Ite
         first = kind[0]
         if first in "wx":
             fused = before[:1] == "m"
-            cased = body if fused else _cased(body, kind, family, tables)
-            case = cased[0] if cased[0] in (SHIFT, CAPS) else ""
             bound = (
                 body in _CONTRACTIONS
                 and before == "q"
                 and text[start - 1] == "'"
                 and not (before_that and _closes(before_that))
             )
-            left = "" if fused or bound else OPEN
-            yield case + left + cased[len(case) :] + CLOSE
+            yield body + CLOSE if fused or bound else word(body, kind, family, tables)
         elif first == "m":
             yield OPEN + body + ("" if classes[end : end + 1] in ("w", "x") else CLOSE)
         else:
@@ -130,6 +127,13 @@ def _closes(kind: str) -> bool:
     return kind[0] not in "wxm" and kind[-1] in "qpv1"
 
 
+def word(span: str, kind: str, family: Family, tables: Tables) -> str:
+    """Return a word of these classes with its markers."""
+    cased = _cased(span, kind, family, tables)
+    case = cased[0] if cased[0] in (SHIFT, CAPS) else ""
+    return case + OPEN + cased[len(case) :] + CLOSE
+
+
 def _cased(span: str, kind: str, family: Family, tables: Tables) -> str:
     """Return a word in small letters behind a marker of its case, or as it is."""
     lower, small = tables.lower, tables.small
@@ -145,7 +149,8 @@ def _cased(span: str, kind: str, family: Family, tables: Tables) -> str:
     if family.marks_capitals and len(span) >= 4:
         capitals = sum(char in lower for char in span)
         others = sum(
-            char not in lower and (char in small or name != "x") for char, name in zip(span, kind, strict=True)
+            char not in lower and (char in small or name != "x")
+            for char, name in zip(span, kind, strict=True)
         )
         if capitals and not others:
             return CAPS + "".join(lower.get(char, char) for char in span).replace("ς", "σ")
