@@ -3,6 +3,8 @@
 Run it as `python3.13 -m tools.claude_data` in an environment that has ctok; the worker does not need ctok.
 """
 
+# ruff: noqa: SLF001  # ctok is read from the inside, once
+
 import json
 import subprocess
 import sys
@@ -58,7 +60,7 @@ def _assigned_before() -> set[int]:
         "import sys, unicodedata as u; assert u.unidata_version == '14.0.0';"
         "print(*(c for c in range(sys.maxunicode + 1) if u.category(chr(c)) not in ('Cn', 'Cs')))"
     )
-    return set(map(int, subprocess.check_output(["python3.11", "-c", program]).split()))
+    return set(map(int, subprocess.check_output(["python3.11", "-c", program]).split()))  # noqa: S603, S607
 
 
 def _is_inert(char: str) -> bool:

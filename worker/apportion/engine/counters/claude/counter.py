@@ -77,10 +77,10 @@ def _patterns(last: int) -> _Patterns:
     other = rf"[^{letter}{safe}0-9\t\n]"
     plain = f"[{letter}]++(?!{other})"
     digits = f"[0-9]++(?![ ])(?!{other})"
-    behind = rf"(?<=[ \t'‘’]|{other})"
+    behind = rf"(?<=[ \t'\u2018\u2019]|{other})"
     impure = rf"[{letter}]*+{other}[^{safe}0-9\t\n]*+"
     rest = rf"(?:[{safe}\t]++|{impure}|[0-9]++(?=[ ]|{other})|{behind}\n++)"
-    suffix = rf"(?:(?<=['‘’])(?:s|t|d|m|ll|re|ve)(?![{letter}]))?+"
+    suffix = rf"(?:(?<=['\u2018\u2019])(?:s|t|d|m|ll|re|ve)(?![{letter}]))?+"
     gap = rf"(?:\n++{rest}*+|{rest}++)(?:{behind}[0-9]++|{suffix})"
     return _Patterns(
         re.compile(plain), re.compile(f"{plain}|{digits}|(?! {plain}){gap}"), re.compile(f"{digits}|{gap}")

@@ -18,9 +18,10 @@ OPEN, CLOSE, SHIFT, CAPS = "\1\2\3\4"
 _CONTRACTIONS = frozenset({"s", "t", "d", "m", "ll", "re", "ve"})
 _REMOVED = re.compile("[\1-\x08\x0b-\x1f\x7f-\x9f\ue000-\uf8ff]")
 _SPACES = re.compile("[\0\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f]")
-_QUOTES = str.maketrans("‘’“”", "''\"\"")
+_QUOTES = str.maketrans("\u2018\u2019\u201c\u201d", "''\"\"")
 _SEAM = re.compile(f"(?<={CLOSE}) (?=[{SHIFT}{CAPS}]*{OPEN})")
 _RUN = re.compile("[wx][wxm]*|m+|q+|[st]+|[01]+|p[pv]*|[nd][ndv]*|[hv\U00010000-\U0010ffff]+")
+_LEAST_CAPITALS = 4
 _DOTTED, _SHARP = "İ", "ẞ"
 
 Ranges = Sequence[tuple[int, int]]
@@ -73,7 +74,7 @@ def marked(text: str, family: Family, tables: Tables, *, absorbs: bool) -> str:
         text = text[1:]
     if not text:
         return OPEN if family.opens else ""
-    classes = text.translate(tables.classes)  # type: ignore[arg-type]  # a text is a table by code point
+    classes = text.translate(tables.classes)  # a text is a table by code point
     parts = list(_marked_runs(text, classes, family, tables))
     if family.opens:
         quoted = _opens_word(text, classes, 0, 1)
@@ -137,23 +138,21 @@ def word(span: str, kind: str, family: Family, tables: Tables) -> str:
 def _cased(span: str, kind: str, family: Family, tables: Tables) -> str:
     """Return a word in small letters behind a marker of its case, or as it is."""
     lower, small = tables.lower, tables.small
-    if span.islower() and span.isascii():
-        return span
-    if _SHARP in span:
+    if (span.islower() and span.isascii()) or _SHARP in span:
         return span
     head, tail = span[0], span[1:]
     if _DOTTED in span:
         if head in lower and head != _DOTTED and not any(char in lower for char in tail if char != _DOTTED):
             return SHIFT + lower[head] + tail.translate(tables.title)
         return span
-    if family.marks_capitals and len(span) >= 4:
+    if family.marks_capitals and len(span) >= _LEAST_CAPITALS:
         capitals = sum(char in lower for char in span)
         others = sum(
             char not in lower and (char in small or name != "x")
             for char, name in zip(span, kind, strict=True)
         )
         if capitals and not others:
-            return CAPS + "".join(lower.get(char, char) for char in span).replace("ς", "σ")
+            return CAPS + "".join(lower.get(char, char) for char in span).replace("\u03c2", "\u03c3")
     if head in lower and not any(char in lower for char in tail):
         return SHIFT + lower[head] + tail.translate(tables.title)
     return span
