@@ -38,7 +38,8 @@ def _class_of(rules: Any, char: str) -> str:
     category = unicodedata.category(char)
     kind = rules.classify(char)
     if kind == "wordy":
-        return "m" if rules._stray_mark(char) else "w" if category[0] in "LM" else "x"
+        other = "y" if rules._marks_like_punct(char) else "x"
+        return "m" if rules._stray_mark(char) else "w" if category[0] in "LM" else other
     if kind == "hard":
         return _hard(rules, char, category)
     if kind == "digit":

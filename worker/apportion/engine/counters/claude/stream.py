@@ -1,7 +1,7 @@
 """Marked texts of the Claude tokenizers: words, case and spaces written as marker characters.
 
-This follows the rules of ctok 1.3.0, which its author measured. A character has a class: `w`, `x` and `m`
-(letters, other characters of words, marks), `0` and `1` (ASCII and Arabic digits), `n` and `d` (other
+This follows the rules of ctok 1.3.0, which its author measured. A character has a class: `w`, `x`, `y` and
+`m` (letters, numbers and symbols in words, marks), `0` and `1` (ASCII and Arabic digits), `n` and `d` (other
 numbers and digits), `q` and `p` (punctuation with tokens of several signs, and other), `v` (variation
 selectors), `s` and `t` (the space and other white space), `h` (ideographs and all else). The classes are of
 Unicode 15.1. A code point that Unicode 14.0 does not have is left out of the normalisation to NFC, so that
@@ -20,7 +20,7 @@ _REMOVED = re.compile("[\1-\x08\x0b-\x1f\x7f-\x9f\ue000-\uf8ff]")
 _SPACES = re.compile("[\0\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f]")
 _QUOTES = str.maketrans("\u2018\u2019\u201c\u201d", "''\"\"")
 _SEAM = re.compile(f"(?<={CLOSE}) (?=[{SHIFT}{CAPS}]*{OPEN})")
-_RUN = re.compile("[wx][wxm]*|m+|q+|[st]+|[01]+|p[pv]*|[nd][ndv]*|[hv\U00010000-\U0010ffff]+")
+_RUN = re.compile("[wxy][wxym]*|m+|q+|[st]+|[01]+|p[pv]*|[nd][ndv]*|[hv\U00010000-\U0010ffff]+")
 _LEAST_CAPITALS = 4
 _DOTTED, _SHARP = "İ", "ẞ"
 
@@ -85,7 +85,7 @@ def marked(text: str, family: Family, tables: Tables, *, absorbs: bool) -> str:
 
 def _opens_word(text: str, classes: str, start: int, end: int) -> bool:
     """Return whether a run is an apostrophe before a word."""
-    return text[start:end] == "'" and classes[end : end + 1] in ("w", "x", "m")
+    return text[start:end] == "'" and classes[end : end + 1] in ("w", "x", "y", "m")
 
 
 def _marked_runs(text: str, classes: str, family: Family, tables: Tables) -> Iterator[str]:
@@ -95,7 +95,7 @@ def _marked_runs(text: str, classes: str, family: Family, tables: Tables) -> Ite
         start, end = run.span()
         body, kind = text[start:end], run[0]
         first = kind[0]
-        if first in "wx":
+        if first in "wxy":
             fused = before[:1] == "m"
             bound = (
                 body in _CONTRACTIONS
@@ -105,7 +105,7 @@ def _marked_runs(text: str, classes: str, family: Family, tables: Tables) -> Ite
             )
             yield body + CLOSE if fused or bound else word(body, kind, family, tables)
         elif first == "m":
-            yield OPEN + body + ("" if classes[end : end + 1] in ("w", "x") else CLOSE)
+            yield OPEN + body + ("" if classes[end : end + 1] in ("w", "x", "y") else CLOSE)
         else:
             spaced = classes[start - 1] == "s" if start else family.opens
             left = OPEN if spaced and _opens(kind) and not _opens_word(text, classes, start, end) else ""
@@ -122,10 +122,10 @@ def _opens(kind: str) -> bool:
 
 
 def _closes(kind: str) -> bool:
-    """Return whether a run that is no word has a closing marker before a space."""
+    """Return whether a run has a closing marker of its own before a space."""
     if kind[0] in "nd" and kind[-1] != "v":
         return len(set(kind)) == 1
-    return kind[0] not in "wxm" and kind[-1] in "qpv1"
+    return kind[-1] in "qpv1y"
 
 
 def word(span: str, kind: str, family: Family, tables: Tables) -> str:
@@ -148,7 +148,7 @@ def _cased(span: str, kind: str, family: Family, tables: Tables) -> str:
     if family.marks_capitals and len(span) >= _LEAST_CAPITALS:
         capitals = sum(char in lower for char in span)
         others = sum(
-            char not in lower and (char in small or name != "x")
+            char not in lower and (char in small or name not in "xy")
             for char, name in zip(span, kind, strict=True)
         )
         if capitals and not others:
