@@ -19,7 +19,7 @@ HERE = Path(__file__).with_name("claude")
 FRAMES = {"claude-3": 7, "claude-4.7": 11, "claude-4.8": 6}
 """The tokens of a single message without its text."""
 SIGNS = ("a", "Foo", "HTTP", "don't", " ", "  ", "\n", "\t", "\r\n", "'", "(", ").", "5", "12", "é",
-         "e\u0301", "中", "\u0301", "½", "\u0660", "\u2019s", "\ufe0f", "😀", "\0", "Σ", "=" * 70, ".")  # fmt: skip
+         "e\u0301", "中", "\u0301", "½", "\u0660", "\u2019s", "\ufe0f", "😀", "\0", "Σ")  # fmt: skip
 texts = st.lists(st.sampled_from(SIGNS), max_size=14).map("".join)
 names = st.sampled_from(list(FAMILIES))
 
