@@ -3,6 +3,8 @@
 Run it as `python3.13 -m tools.claude_data` in an environment that has ctok; the worker does not need ctok.
 """
 
+# ruff: noqa: SLF001  # ctok is read from the inside, once
+
 import json
 import subprocess
 import sys
@@ -36,7 +38,8 @@ def _class_of(rules: Any, char: str) -> str:
     category = unicodedata.category(char)
     kind = rules.classify(char)
     if kind == "wordy":
-        return "m" if rules._stray_mark(char) else "w" if category[0] in "LM" else "x"
+        other = "y" if rules._marks_like_punct(char) else "x"
+        return "m" if rules._stray_mark(char) else "w" if category[0] in "LM" else other
     if kind == "hard":
         return _hard(rules, char, category)
     if kind == "digit":
@@ -58,7 +61,7 @@ def _assigned_before() -> set[int]:
         "import sys, unicodedata as u; assert u.unidata_version == '14.0.0';"
         "print(*(c for c in range(sys.maxunicode + 1) if u.category(chr(c)) not in ('Cn', 'Cs')))"
     )
-    return set(map(int, subprocess.check_output(["python3.11", "-c", program]).split()))
+    return set(map(int, subprocess.check_output(["python3.11", "-c", program]).split()))  # noqa: S603, S607
 
 
 def _is_inert(char: str) -> bool:

@@ -104,6 +104,13 @@ _UNITS: Mapping[str, Units] = {
 
 
 def units_of(counter: TokenCounter) -> Units:
-    """Return the additive units of a counter: tokens for an exact counter, else the unrounded measure."""
+    """Return the additive units of a counter.
+
+    They are the unrounded measure of an estimator, `units(text)` of a counter that has this method, else
+    tokens. The method counts a text within a longer one; its sums are near the count of the whole.
+    """
+    within: Callable[[str], int] | None = getattr(counter, "units", None)
+    if within is not None:
+        return Units(within, lambda tokens: tokens, lambda text, _: within(text), dear=True)
     exact = Units(counter.count, lambda tokens: tokens, lambda _, tokens: tokens, dear=True)
     return _UNITS.get(counter.name, exact)

@@ -6,6 +6,7 @@ it is remembered. The tests prove this from the vocabularies: no piece crosses a
 
 import hashlib
 import re
+import sys
 import zlib
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from apportion.core.text.tokens import CounterName
-from apportion.engine.counters.claude.stream import CLOSE, OPEN, Family, Tables, charset, marked, normalized
+from apportion.engine.counters.claude.stream import Family, Tables, charset, marked, normalized, word
 from apportion.engine.counters.claude.tiling import Memory, Tiling
 
 DATA = Path(__file__).with_name("claude.json.z")
@@ -26,6 +27,7 @@ FAMILIES: Mapping[str, tuple[str, Family]] = {
     CounterName.CLAUDE_4_8: ("v4.7", Family(folds_quotes=False, marks_capitals=False, opens=False)),
 }
 """The vocabulary and the rules of each counter."""
+_ASCII_LAST = 0x7F
 
 
 @cache
@@ -61,8 +63,8 @@ class _Patterns(NamedTuple):
 
 
 @cache
-def _patterns() -> _Patterns:
-    """Return the patterns by which a text is cut.
+def _patterns(last: int) -> _Patterns:
+    """Return the patterns by which a text is cut, for texts without code points above `last`.
 
     A chunk is a word, ASCII digits, or a gap. A single space between two words is no chunk and costs nothing.
     A gap includes what its cost depends on: digits beside a space, line ends behind white space, and the
@@ -70,18 +72,18 @@ def _patterns() -> _Patterns:
     letters beside them.
     """
     sets = _data()["tables"]["sets"]
-    letter = charset(sets["word"])
-    safe = charset(sets["safe"])
-    other = rf"[^{letter}{safe}\t\n]"
-    word = f"[{letter}]++(?!{other})"
+    letter = charset(pair for pair in sets["word"] if pair[0] <= last)
+    safe = charset(pair for pair in sets["safe"] if pair[0] <= last)
+    other = rf"[^{letter}{safe}0-9\t\n]"
+    plain = f"[{letter}]++(?!{other})"
     digits = f"[0-9]++(?![ ])(?!{other})"
-    behind = rf"(?<=[ \t'‘’]|{other})"
-    impure = rf"[{letter}]*+{other}[^{safe}\t\n]*+"
-    rest = rf"(?:(?![0-9])[{safe}\t]|{impure}|{behind}[0-9]++|[0-9]++(?=[ ]|{other})|{behind}\n++)"
-    suffix = rf"(?:(?<=['‘’])(?:s|t|d|m|ll|re|ve)(?![{letter}]))?+"
-    gap = rf"(?:\n++{rest}*+|{rest}++){suffix}"
+    behind = rf"(?<=[ \t'\u2018\u2019]|{other})"
+    impure = rf"[{letter}]*+{other}[^{safe}0-9\t\n]*+"
+    rest = rf"(?:[{safe}\t]++|{impure}|[0-9]++(?=[ ]|{other})|{behind}\n++)"
+    suffix = rf"(?:(?<=['\u2018\u2019])(?:s|t|d|m|ll|re|ve)(?![{letter}]))?+"
+    gap = rf"(?:\n++{rest}*+|{rest}++)(?:{behind}[0-9]++|{suffix})"
     return _Patterns(
-        re.compile(word), re.compile(f"{word}|{digits}|(?! {word}){gap}"), re.compile(f"{digits}|{gap}")
+        re.compile(plain), re.compile(f"{plain}|{digits}|(?! {plain}){gap}"), re.compile(f"{digits}|{gap}")
     )
 
 
@@ -98,7 +100,8 @@ class ClaudeCounter:
             "sha256:" + hashlib.sha256(f"{name}\n".encode() + zlib.decompress(DATA.read_bytes())).hexdigest()
         )
         vocabulary, self._family = FAMILIES[name]
-        self._tiling, self._tables, self._patterns = _tiling(vocabulary), _tables(), _patterns()
+        self._tiling, self._tables = _tiling(vocabulary), _tables()
+        self._ascii, self._unicode = _patterns(_ASCII_LAST), _patterns(sys.maxunicode)
         self._chunks = Memory(self._cost_of_chunk)
         self._context = {"": 0, "a": self._whole("a"), "0": self._whole("0")}
 
@@ -108,17 +111,41 @@ class ClaudeCounter:
             text.encode()
         if not text:
             return 0
+        return self._sum(text, within=False)
+
+    def units(self, text: str) -> int:
+        """Return the tokens of a text within a longer one.
+
+        They add up exactly at the start of a line, and before a space between two ASCII letters. At another
+        seam before a space, the sum of two parts differs from the whole by the tokens of the space and of
+        the markers beside it. `count` differs at the beginning by what the frame absorbs or adds, and at the
+        end by line ends, which can join the line ends of the frame.
+        """
+        return self._sum(text, within=True) if text else 0
+
+    def _sum(self, text: str, *, within: bool) -> int:
+        """Return the tokens of the chunks of a text, whose first and last depend on the frame."""
         tokens = start = 0
-        if self._patterns.word.match(text) is None:
-            found = self._patterns.head.match(text)
+        patterns = self._ascii if text.isascii() else self._unicode
+        if patterns.word.match(text) is None:
+            found = patterns.head.match(text)
             assert found is not None, "a text begins with a word, digits or a gap"
             head, start = found[0], found.end()
             right = self._right(head) if start < len(text) else ""
-            tokens = self._whole(head + right) - self._context[right]
+            if within:
+                left, right = "a" if head[0] == " " else "0", right or self._end(head)
+                tokens = self._whole(left + head + right) - self._context[left] - self._context[right]
+            else:
+                tokens = self._whole(head + right) - self._context[right]
             if start == len(text):
                 return tokens
-        *chunks, last = self._patterns.chunk.findall(text, start)
-        return tokens + sum(map(self._chunks.__getitem__, chunks)) + self._between(last, "")
+        *chunks, last = patterns.chunk.findall(text, start)
+        right = self._end(last) if within else ""
+        return tokens + sum(map(self._chunks.__getitem__, chunks)) + self._between(last, right)
+
+    def _end(self, chunk: str) -> str:
+        """Return a text that keeps line ends at the end of a chunk from the frame."""
+        return "a" if chunk[-1] == "\n" else ""
 
     def count_many(self, texts: Sequence[str]) -> list[int]:
         """Return the tokens of each text, in their order."""
@@ -141,12 +168,12 @@ class ClaudeCounter:
         return "" if self._is_letter(chunk[-1]) else "a"
 
     def _is_letter(self, char: str) -> bool:
-        return self._patterns.word.match(char) is not None
+        return self._unicode.word.match(char) is not None
 
     def _between(self, chunk: str, right: str) -> int:
         """Return the tokens of a chunk between two others."""
-        if chunk.isascii() and chunk.isalpha() and chunk.islower():
-            return self._tiling.cost(f"{OPEN}{chunk}{CLOSE}")
+        if chunk.isascii() and chunk.isalpha():
+            return self._tiling.cost(word(chunk, "w" * len(chunk), self._family, self._tables))
         left = "0" if self._is_letter(chunk[0]) else "a"
         return self._whole(left + chunk + right) - self._context[left] - self._context[right]
 

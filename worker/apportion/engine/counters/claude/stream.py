@@ -1,7 +1,7 @@
 """Marked texts of the Claude tokenizers: words, case and spaces written as marker characters.
 
-This follows the rules of ctok 1.3.0, which its author measured. A character has a class: `w`, `x` and `m`
-(letters, other characters of words, marks), `0` and `1` (ASCII and Arabic digits), `n` and `d` (other
+This follows the rules of ctok 1.3.0, which its author measured. A character has a class: `w`, `x`, `y` and
+`m` (letters, numbers and symbols in words, marks), `0` and `1` (ASCII and Arabic digits), `n` and `d` (other
 numbers and digits), `q` and `p` (punctuation with tokens of several signs, and other), `v` (variation
 selectors), `s` and `t` (the space and other white space), `h` (ideographs and all else). The classes are of
 Unicode 15.1. A code point that Unicode 14.0 does not have is left out of the normalisation to NFC, so that
@@ -18,9 +18,10 @@ OPEN, CLOSE, SHIFT, CAPS = "\1\2\3\4"
 _CONTRACTIONS = frozenset({"s", "t", "d", "m", "ll", "re", "ve"})
 _REMOVED = re.compile("[\1-\x08\x0b-\x1f\x7f-\x9f\ue000-\uf8ff]")
 _SPACES = re.compile("[\0\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f]")
-_QUOTES = str.maketrans("‘’“”", "''\"\"")
-_SEAM = re.compile(f"(.){CLOSE} ([{SHIFT}{CAPS}]*){OPEN}")
-_RUN = re.compile("[wx][wxm]*|m+|q+|[st]+|[01]+|p[pv]*|[nd][ndv]*|[hv\U00010000-\U0010ffff]+")
+_QUOTES = str.maketrans("\u2018\u2019\u201c\u201d", "''\"\"")
+_SEAM = re.compile(f"(?<={CLOSE}) (?=[{SHIFT}{CAPS}]*{OPEN})")
+_RUN = re.compile("[wxy][wxym]*|m+|q+|[st]+|[01]+|p[pv]*|[nd][ndv]*|[hv\U00010000-\U0010ffff]+")
+_LEAST_CAPITALS = 4
 _DOTTED, _SHARP = "İ", "ẞ"
 
 Ranges = Sequence[tuple[int, int]]
@@ -73,18 +74,18 @@ def marked(text: str, family: Family, tables: Tables, *, absorbs: bool) -> str:
         text = text[1:]
     if not text:
         return OPEN if family.opens else ""
-    classes = text.translate(tables.classes)  # type: ignore[arg-type]  # a text is a table by code point
+    classes = text.translate(tables.classes)  # a text is a table by code point
     parts = list(_marked_runs(text, classes, family, tables))
     if family.opens:
         quoted = _opens_word(text, classes, 0, 1)
         if quoted or not (parts[0].lstrip(SHIFT + CAPS).startswith(OPEN) or classes[0] in "qpvs"):
             parts.insert(0, " " if quoted else OPEN)
-    return _SEAM.sub(rf"\1{CLOSE}\2{OPEN}", "".join(parts))
+    return _SEAM.sub("", "".join(parts))
 
 
 def _opens_word(text: str, classes: str, start: int, end: int) -> bool:
     """Return whether a run is an apostrophe before a word."""
-    return text[start:end] == "'" and classes[end : end + 1] in ("w", "x", "m")
+    return text[start:end] == "'" and classes[end : end + 1] in ("w", "x", "y", "m")
 
 
 def _marked_runs(text: str, classes: str, family: Family, tables: Tables) -> Iterator[str]:
@@ -94,20 +95,17 @@ def _marked_runs(text: str, classes: str, family: Family, tables: Tables) -> Ite
         start, end = run.span()
         body, kind = text[start:end], run[0]
         first = kind[0]
-        if first in "wx":
+        if first in "wxy":
             fused = before[:1] == "m"
-            cased = body if fused else _cased(body, kind, family, tables)
-            case = cased[0] if cased[0] in (SHIFT, CAPS) else ""
             bound = (
                 body in _CONTRACTIONS
                 and before == "q"
                 and text[start - 1] == "'"
                 and not (before_that and _closes(before_that))
             )
-            left = "" if fused or bound else OPEN
-            yield case + left + cased[len(case) :] + CLOSE
+            yield body + CLOSE if fused or bound else word(body, kind, family, tables)
         elif first == "m":
-            yield OPEN + body + ("" if classes[end : end + 1] in ("w", "x") else CLOSE)
+            yield OPEN + body + ("" if classes[end : end + 1] in ("w", "x", "y") else CLOSE)
         else:
             spaced = classes[start - 1] == "s" if start else family.opens
             left = OPEN if spaced and _opens(kind) and not _opens_word(text, classes, start, end) else ""
@@ -124,32 +122,37 @@ def _opens(kind: str) -> bool:
 
 
 def _closes(kind: str) -> bool:
-    """Return whether a run that is no word has a closing marker before a space."""
+    """Return whether a run has a closing marker of its own before a space."""
     if kind[0] in "nd" and kind[-1] != "v":
         return len(set(kind)) == 1
-    return kind[0] not in "wxm" and kind[-1] in "qpv1"
+    return kind[-1] in "qpv1y"
+
+
+def word(span: str, kind: str, family: Family, tables: Tables) -> str:
+    """Return a word of these classes with its markers."""
+    cased = _cased(span, kind, family, tables)
+    case = cased[0] if cased[0] in (SHIFT, CAPS) else ""
+    return case + OPEN + cased[len(case) :] + CLOSE
 
 
 def _cased(span: str, kind: str, family: Family, tables: Tables) -> str:
     """Return a word in small letters behind a marker of its case, or as it is."""
     lower, small = tables.lower, tables.small
-    if span.islower() and span.isascii():
-        return span
-    if _SHARP in span:
+    if (span.islower() and span.isascii()) or _SHARP in span:
         return span
     head, tail = span[0], span[1:]
     if _DOTTED in span:
         if head in lower and head != _DOTTED and not any(char in lower for char in tail if char != _DOTTED):
             return SHIFT + lower[head] + tail.translate(tables.title)
         return span
-    if family.marks_capitals and len(span) >= 4:
+    if family.marks_capitals and len(span) >= _LEAST_CAPITALS:
         capitals = sum(char in lower for char in span)
         others = sum(
-            char not in lower and (char in small or name != "x")
+            char not in lower and (char in small or name not in "xy")
             for char, name in zip(span, kind, strict=True)
         )
         if capitals and not others:
-            return CAPS + "".join(lower.get(char, char) for char in span).replace("ς", "σ")
+            return CAPS + "".join(lower.get(char, char) for char in span).replace("\u03c2", "\u03c3")
     if head in lower and not any(char in lower for char in tail):
         return SHIFT + lower[head] + tail.translate(tables.title)
     return span

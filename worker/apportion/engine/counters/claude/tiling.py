@@ -9,9 +9,15 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from itertools import pairwise
 
+_REMEMBERED_LENGTH, _REMEMBERED = 64, 65_536
+_START = 3
+"""The length of the beginnings by which longer pieces are found."""
+_LONG, _LONG_RUN_LENGTH = 24, 1_024
+"""The lengths from which a text is divided, and a run is shortened."""
 _SEGMENT = re.compile("[\3\4]?\1?[^\1-\4]+\2?|[\1-\4]")
-_LONG_RUN = re.compile(r"(.)\1{1023,}", re.DOTALL)
+_LONG_RUN = re.compile(rf"(.)\1{{{_LONG_RUN_LENGTH - 1},}}", re.DOTALL)
 
 
 class Memory(dict[str, int]):
@@ -23,8 +29,8 @@ class Memory(dict[str, int]):
     def __missing__(self, key: str) -> int:
         """Compute a value, and remember it."""
         value = self._compute(key)
-        if len(key) <= 64:
-            if len(self) >= 65_536:
+        if len(key) <= _REMEMBERED_LENGTH:
+            if len(self) >= _REMEMBERED:
                 self.clear()
             self[key] = value
         return value
@@ -36,11 +42,11 @@ class Tiling:
     def __init__(self, pieces: Iterable[str], prefixes: Iterable[str]) -> None:
         self._pieces = frozenset(pieces)
         self._prefixes = frozenset(map(bytes.fromhex, prefixes))
-        self._pairs = {pair for piece in self._pieces for pair in map("".join, zip(piece, piece[1:]))}
+        self._pairs = {pair for piece in self._pieces for pair in map("".join, pairwise(piece))}
         lengths = defaultdict(set)
         for piece in self._pieces:
-            if len(piece) > 2:
-                lengths[piece[:3]].add(len(piece))
+            if len(piece) >= _START:
+                lengths[piece[:_START]].add(len(piece))
         self._lengths = {start: tuple(sorted(known)) for start, known in lengths.items()}
         self._longest = max(map(len, self._pieces))
         self._char = Memory(self._bytes_of)
@@ -63,7 +69,7 @@ class Tiling:
         for end in range(1, len(text)):
             if text[:end] in self._pieces and text[end:] in self._pieces:
                 return 2
-            if end == 24:
+            if end == _LONG:
                 return sum(map(self._cost_of_part, self._parts(text)))
         return self._cost_of_part(text)
 
@@ -84,7 +90,7 @@ class Tiling:
         if text[:2] in self._pieces and text == text[0] * len(text):
             return self.cost_of_run(text[0], len(text))
         saved = 0
-        if len(text) > 1_024:
+        if len(text) > _LONG_RUN_LENGTH:
             text, saved = self._shortened(text)
         pieces, lengths, char = self._pieces, self._lengths, self._char
         size = len(text)
