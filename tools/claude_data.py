@@ -19,7 +19,7 @@ from typing import Any
 DATA = Path(__file__).parents[1] / "worker/apportion/engine/counters/claude/claude.json.z"
 _LAST = 0xFFFF
 _MARKERS = {0xFDD0: 1, 0xFDD1: 2, 0xFDD3: 3, 0xFDD4: 4}
-"""The control characters that stand for ctok's markers; normalisation removes them from texts."""
+"""The control characters that replace ctok's markers; normalisation removes them from texts."""
 
 
 def _hard(rules: Any, char: str, category: str) -> str:

@@ -2,11 +2,10 @@
 
 from io import BytesIO
 
-from apportion import Engine, Fitted, LocalSessions, builtin_policies
+from apportion import ENGINE, Fitted, LocalSessions, builtin_policies
+from apportion import COUNTERS
 from apportion.core.policies.catalogue import Catalogue
-from apportion.engine.counters import COUNTERS
 from apportion.integrations.fitter import FitterSettings
-from apportion.version import ENGINE_VERSION
 from support.recording import Recording, verified
 
 LIMIT_TOKENS = 600
@@ -49,7 +48,7 @@ def require_verified(events: bytes, decisions: bytes, expected: int) -> None:
     """Require a number of decisions, as lines, that composing the lines of events again confirms."""
     found = verified(
         Recording(tuple(events.splitlines()), tuple(decisions.splitlines()), ()),
-        engine=Engine(ENGINE_VERSION, COUNTERS),
+        engine=ENGINE,
         catalogue=Catalogue(builtin_policies()),
     )
     assert (found.summary.verified, found.findings) == (expected, ())

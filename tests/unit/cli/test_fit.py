@@ -52,11 +52,21 @@ def test_files_are_written_and_not_overwritten() -> None:
     assert same.exit_code == 2
 
 
-@pytest.mark.parametrize(("given", "model"), [((), "m"), (("--model", "m"), "m"), (("--model", "x"), "x")])
-def test_a_model_is_written_into_the_body(given: tuple[str, ...], model: str) -> None:
-    assert json.loads(apportion("fit", "body.json", "--limit", "300", *given).out)["model"] == model
-    messages = apportion("fit", "--limit", "300", *given, stdin=json.dumps(MESSAGES).encode())
-    assert json.loads(messages.out) == fit(MESSAGES, 300).body
+def test_a_model_counts_its_tokens_and_is_written_into_the_body() -> None:
+    def shown(*given: str) -> Any:
+        return json.loads(apportion("fit", "body.json", "--limit", "300", *given).out)
+
+    assert shown() == fit(BODY, 300).body
+    assert shown("--model", "claude-opus-4-7") == fit({**BODY, "model": "claude-opus-4-7"}, 300).body
+    unknown = apportion("fit", "body.json", "--limit", "300", "--model", "m")
+    assert (unknown.exit_code, unknown.out) == (1, b"")
+    assert "unknown_model: the table of models has no row" in unknown.err
+
+
+def test_without_a_limit_the_window_of_the_model_holds() -> None:
+    shown = apportion("fit", "body.json", "--model", "claude-haiku-4-5")
+    assert "136,000 tokens" in shown.err
+    assert "missing_field: name the limit" in apportion("fit", "body.json").err
 
 
 def test_a_session_in_a_file_keeps_the_beginning() -> None:

@@ -74,6 +74,11 @@ FOUND: dict[str, Any] = {"type": "web_search_tool_result", "tool_use_id": "s", "
 TEXT: dict[str, Any] = {"type": "text", "text": "x"}
 EMPTY: dict[str, Any] = {"type": "text", "text": ""}
 
+AI_CALL: dict[str, Any] = {"type": "tool-call", "toolCallId": "a", "toolName": "f", "input": {}}
+AI_RESULT: dict[str, Any] = {"type": "tool-result", "toolCallId": "a", "toolName": "f"}
+AI_BLANK: dict[str, Any] = {"type": "content", "value": [EMPTY]}
+AI_APPROVAL: dict[str, Any] = {"type": "tool-approval-response", "approvalId": "r", "approved": True}
+
 INVALID: list[tuple[str, str, list[Any]]] = [
     ("paired", "openai", [ASK, calls("a", "b"), returns("a"), ASK]),
     ("paired", "openai", [ASK, returns("a")]),
@@ -126,6 +131,14 @@ INVALID: list[tuple[str, str, list[Any]]] = [
         [ASK, says([use("a", caller={"type": "code_execution_20250825", "tool_id": "s"})]), used("a")],
     ),
     ("approvals", "responses", [ASK, APPROVAL]),
+    ("paired", "ai_sdk", [ASK, says([AI_CALL]), ASK]),
+    ("content", "ai_sdk", [ASK, says([]), ASK]),
+    (
+        "blank",
+        "ai_sdk",
+        [ASK, says([AI_CALL]), {"role": "tool", "content": [{**AI_RESULT, "output": AI_BLANK}]}],
+    ),
+    ("approvals", "ai_sdk", [ASK, {"role": "tool", "content": [AI_APPROVAL]}]),
 ]
 
 

@@ -55,7 +55,7 @@ def compose(
     memory: Memory | None = None,
     phase: Callable[[str], None] = no_phase,
 ) -> Answered:
-    """Return the answer to a request; a repeated one is a duplicate, even if its policy would now refuse it.
+    """Return the answer to a request; a repeated one is a duplicate, even if it would be refused now.
 
     `memory` changes no byte. At its end, each phase calls `phase` with its name: prepare, choose, record.
 
@@ -63,8 +63,7 @@ def compose(
         EventError: the request is refused. The session stays as it is.
         MissingExtraError: the request or its policy needs a library that is not installed.
     """
-    asked = recognise(request, session, engine.secrets)
-    memory = memory or Memory()
+    asked, memory = recognise(request, session, engine.secrets), memory or Memory()
     try:
         measure = engine.measure(request, policy)
         accepted = accept(asked, policy)
@@ -81,9 +80,8 @@ def compose(
     identity = decision_id(
         request.tenant, request.session_id, before.start_us or 0, before.sequence, request.request_id
     )
-    after = after_duplicate(before)
-    if asked.seen is None:
-        after = after_answer(before, _charge(accepted, made, identity, measure))
+    charge = _charge(accepted, made, identity, measure) if asked.seen is None else None
+    after = after_duplicate(before) if charge is None else after_answer(before, charge)
     status = made.status if accepted.status is Status.COMPOSED else accepted.status
     answer = AnswerParts(accepted, made, status, identity, after, key, measure)
     composed = composed_event(answer)

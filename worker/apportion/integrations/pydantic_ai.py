@@ -79,7 +79,7 @@ class FitHistory(AbstractCapability[Any]):
                 text = InstructionPart.join(parameters.instruction_parts or [])
                 chat = read_chat({"messages": history, "instructions": text}, PydanticAI())
                 fitted = await self.fitter.fit_async(chat, self._session_id(ctx), ctx.model.model_name)
-                if fitted.system != text:
+                if fitted.system and fitted.system != text:
                     parameters = replace(parameters, instruction_parts=[InstructionPart(fitted.system)])
                 sent = [*fitted.messages, *last]
                 return replace(request_context, messages=sent, model_request_parameters=parameters)

@@ -100,7 +100,8 @@ WRONG = [LAST, {"role": "wizard", "content": "x"}, LAST]
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"limit_tokens": None}, (422, "wrong_type", "$.limit_tokens")),
+        ({"limit_tokens": "5"}, (422, "wrong_type", "$.limit_tokens")),
+        ({"limit_tokens": None}, (422, "missing_field", "$.limit_tokens")),
         ({"limit_tokens": 0}, (422, "invalid_value", "$.limit_tokens")),
         ({"limit_tokens": 5}, (422, "infeasible", "$.limit_tokens")),
         ({"body": "hello"}, (422, "wrong_type", "$.body")),
@@ -113,7 +114,9 @@ WRONG = [LAST, {"role": "wizard", "content": "x"}, LAST]
             {"body": {"messages": WRONG}},
             (422, "invalid_value", "$.body.messages[1].role"),
         ),
-        ({"model": "gpt"}, (422, "unknown_field", "$.model")),
+        ({"model": "gpt"}, (422, "unknown_model", "$.model")),
+        ({"options": {"model": "gpt"}}, (422, "unknown_model", "$.model")),
+        ({"modal": "gpt"}, (422, "unknown_field", "$.modal")),
         ({"options": {"pined": [1]}}, (422, "unknown_field", "$.options.pined")),
         ({"options": {"pinned": [99]}}, (422, "invalid_value", "$.options.pinned[0]")),
         ({"options": {"policy": "mine"}}, (422, "unknown_policy", "$.options.policy")),

@@ -78,10 +78,9 @@ def fit(  # noqa: PLR0913 - a command takes its flags by name
     from apportion.engine.assembly import create_catalogue, create_models
 
     require_distinct(file, output, decision, session)
-    require_free(output, "--output", force=force)
-    require_free(decision, "--decision", force=force)
-    settings = read_settings(ctx)
-    rows = {} if session is None else _read_rows(session)
+    for path, option in ((output, "--output"), (decision, "--decision")):
+        require_free(path, option, force=force)
+    settings, rows = read_settings(ctx), {} if session is None else _read_rows(session)
     body = _read_body(file)
     if model is not None and isinstance(body, dict):
         body = {**body, "model": model}

@@ -38,8 +38,7 @@ def fit(  # noqa: PLR0913 - callers name the arguments
     Tokens are those of `model`, or else of the `model` in a body, if the table of models has it. Without a
     limit, it is the model's window less its greatest answer, or less `max_tokens` of the body.
 
-    `LocalSessions` as client keeps sessions in this process. Without a client, or without a session id, the
-    call is a session of its own.
+    `LocalSessions` as client keeps sessions in this process. A call without client or id is its own session.
 
     Raises:
         FitError: the messages cannot be fitted, or are refused.

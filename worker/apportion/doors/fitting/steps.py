@@ -197,8 +197,7 @@ def fit_steps(call: FitCall) -> Steps:
     _require_json(chat)
     answer = yield _chat_request(call)
     composed, decision = answer.composed, _decision_of(answer)
-    if decision.counter_mismatch and not call.model.name:
-        warn_of_mismatch(chat.shape.provider, decision.counter.name)
+    _warn_of_mismatch(call, decision)
     if composed.status in _FAILURES:
         raise _failure(chat, composed.status, decision)
     kept = _kept(composed, chat)
@@ -208,9 +207,7 @@ def fit_steps(call: FitCall) -> Steps:
     if call.artifacts is not None:
         answer = yield _artifacts_request(call, call.artifacts)
         text, artifacts_decision = answer.composed.text or "", _decision_of(answer)
-        if answer.composed.tokens.counter != composed.tokens.counter:
-            message = "both policies need the same counter, so that their counts add up"
-            raise FitError(ErrorCode.INVALID_POLICY, message, "$.options.artifacts_policy", decision)
+        _require_one_counter(decision, artifacts_decision)
     count = COUNTERS[composed.tokens.counter].count
     sent, system, tokens = _with_artifacts(call, kept, text, count)
     _require_last(chat, sent, decision)
@@ -288,6 +285,17 @@ def _artifacts_request(call: FitCall, artifacts: Sequence[Candidate]) -> Context
         candidates=tuple(artifacts),
         query=query[:_QUERY_MAX_CHARACTERS],
     )
+
+
+def _require_one_counter(decision: ContextDecision, artifacts_decision: ContextDecision) -> None:
+    if decision.counter.name != artifacts_decision.counter.name:
+        message = "both policies need the same counter, so that their counts add up"
+        raise FitError(ErrorCode.INVALID_POLICY, message, "$.options.artifacts_policy", decision)
+
+
+def _warn_of_mismatch(call: FitCall, decision: ContextDecision) -> None:
+    if decision.counter_mismatch and not call.model.name:
+        warn_of_mismatch(call.chat.shape.provider, decision.counter.name)
 
 
 def _decision_of(answer: FitAnswer) -> ContextDecision:

@@ -56,7 +56,7 @@ def test_rewritten_contents_are_written_in_place() -> None:
 
 def test_a_shorter_text_keeps_the_other_fields_of_its_block_and_the_other_blocks() -> None:
     blocks: list[dict[str, Any]] = [
-        {"type": "text", "text": " "},
+        {"type": "text", "text": "first"},
         {"type": "text", "text": "long", "cache_control": {}},
     ]
     chat = [{"role": "user", "content": blocks}]

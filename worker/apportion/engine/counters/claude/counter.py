@@ -17,7 +17,7 @@ import msgspec
 
 from apportion.core.text.tokens import CounterName
 from apportion.engine.counters.claude.stream import Family, Tables, charset, marked, normalized, word
-from apportion.engine.counters.claude.tiling import Memory, Tiling
+from apportion.engine.counters.claude.tiling import CostMemo, Tiling
 
 DATA = Path(__file__).with_name("claude.json.z")
 """The vocabularies and the character classes, made by `tools.claude_data`."""
@@ -67,9 +67,9 @@ def _patterns(last: int) -> _Patterns:
     """Return the patterns by which a text is cut, for texts without code points above `last`.
 
     A chunk is a word, ASCII digits, or a gap. A single space between two words is no chunk and costs nothing.
-    A gap includes what its cost depends on: digits beside a space, line ends behind white space, and the
-    suffix of a contraction. Characters that can change what is beside them keep a gap together, with the
-    letters beside them.
+    A gap includes all that its cost depends on: digits next to a space, line ends behind white space, and the
+    suffix of a contraction. Characters that can change their neighbours keep a gap together, with the letters
+    next to them.
     """
     sets = _data()["tables"]["sets"]
     letter = charset(pair for pair in sets["word"] if pair[0] <= last)
@@ -102,7 +102,7 @@ class ClaudeCounter:
         vocabulary, self._family = FAMILIES[name]
         self._tiling, self._tables = _tiling(vocabulary), _tables()
         self._ascii, self._unicode = _patterns(_ASCII_LAST), _patterns(sys.maxunicode)
-        self._chunks = Memory(self._cost_of_chunk)
+        self._chunks = CostMemo(self._cost_of_chunk)
         self._context = {"": 0, "a": self._whole("a"), "0": self._whole("0")}
 
     def count(self, text: str) -> int:
@@ -118,13 +118,13 @@ class ClaudeCounter:
 
         They add up exactly at the start of a line, and before a space between two ASCII letters. At another
         seam before a space, the sum of two parts differs from the whole by the tokens of the space and of
-        the markers beside it. `count` differs at the beginning by what the frame absorbs or adds, and at the
+        the markers next to it. `count` differs at the beginning by what the frame absorbs or adds, and at the
         end by line ends, which can join the line ends of the frame.
         """
         return self._sum(text, within=True) if text else 0
 
     def _sum(self, text: str, *, within: bool) -> int:
-        """Return the tokens of the chunks of a text, whose first and last depend on the frame."""
+        """Return the tokens of the chunks of a text. The first and the last depend on the frame."""
         tokens = start = 0
         patterns = self._ascii if text.isascii() else self._unicode
         if patterns.word.match(text) is None:
@@ -164,7 +164,7 @@ class ClaudeCounter:
         return self._between(chunk, self._right(chunk))
 
     def _right(self, chunk: str) -> str:
-        """Return a text that stands for what follows a chunk."""
+        """Return a short text in place of the text after a chunk."""
         return "" if self._is_letter(chunk[-1]) else "a"
 
     def _is_letter(self, char: str) -> bool:

@@ -1,9 +1,13 @@
 """Marked texts of the Claude tokenizers: words, case and spaces written as marker characters.
 
-This follows the rules of ctok 1.3.0, which its author measured. A character has a class: `w`, `x`, `y` and
-`m` (letters, numbers and symbols in words, marks), `0` and `1` (ASCII and Arabic digits), `n` and `d` (other
-numbers and digits), `q` and `p` (punctuation with tokens of several signs, and other), `v` (variation
-selectors), `s` and `t` (the space and other white space), `h` (ideographs and all else). The classes are of
+This follows the rules of ctok 1.3.0, which its author measured. A character has a class:
+
+- `w`, `x`, `y` and `m`: letters, numbers and symbols in words, and marks;
+- `0` and `1`: ASCII and Arabic digits; `n` and `d`: other numbers and digits;
+- `q` and `p`: punctuation with tokens of several signs, and other punctuation; `v`: variation selectors;
+- `s` and `t`: the space and other white space; `h`: ideographs and all others.
+
+The classes are of
 Unicode 15.1. A code point that Unicode 14.0 does not have is left out of the normalisation to NFC, so that
 each version of Python gives the same result.
 """

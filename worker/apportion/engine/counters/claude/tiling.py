@@ -20,7 +20,7 @@ _SEGMENT = re.compile("[\3\4]?\1?[^\1-\4]+\2?|[\1-\4]")
 _LONG_RUN = re.compile(rf"(.)\1{{{_LONG_RUN_LENGTH - 1},}}", re.DOTALL)
 
 
-class Memory(dict[str, int]):
+class CostMemo(dict[str, int]):
     """A function of a text with a bounded memory for short texts."""
 
     def __init__(self, compute: Callable[[str], int]) -> None:
@@ -49,8 +49,8 @@ class Tiling:
                 lengths[piece[:_START]].add(len(piece))
         self._lengths = {start: tuple(sorted(known)) for start, known in lengths.items()}
         self._longest = max(map(len, self._pieces))
-        self._char = Memory(self._bytes_of)
-        self._segment = Memory(self._cost_of_segment)
+        self._char = CostMemo(self._bytes_of)
+        self._segment = CostMemo(self._cost_of_segment)
         self._run = cache(self._run_costs)
 
     def cost(self, marked: str) -> int:
@@ -111,8 +111,8 @@ class Tiling:
     def _shortened(self, text: str) -> tuple[str, int]:
         """Return a text with its long runs shortened, and the tokens that this saves.
 
-        A piece at each edge can take part of a run. What is between them is a run of its own, whose cost is
-        periodic.
+        A piece at each edge can take part of a run. The rest of the run costs as a run of its own, with a
+        periodic cost.
         """
         saved = 0
 
