@@ -2,8 +2,7 @@
 
 from io import BytesIO
 
-from apportion import ENGINE, Fitted, LocalSessions, builtin_policies
-from apportion import COUNTERS
+from apportion import COUNTERS, ENGINE, Fitted, LocalSessions, builtin_policies
 from apportion.core.policies.catalogue import Catalogue
 from apportion.integrations.fitter import FitterSettings
 from support.recording import Recording, verified

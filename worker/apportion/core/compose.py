@@ -57,7 +57,7 @@ def compose(
 ) -> Answered:
     """Return the answer to a request; a repeated one is a duplicate, even if it would be refused now.
 
-    `memory` changes no byte. At its end, each phase calls `phase` with its name: prepare, choose, record.
+    `memory` changes no byte. The phases prepare, choose and record call `phase` when they end.
 
     Raises:
         EventError: the request is refused. The session stays as it is.
@@ -76,18 +76,16 @@ def compose(
         measure = Measure(engine.counters[DEFAULT_COUNTER])  # nothing is counted
     assert made.used_tokens <= accepted.limit_tokens, "no strategy may pass the limit"
     phase("choose")
-    before = asked.before
-    identity = decision_id(
-        request.tenant, request.session_id, before.start_us or 0, before.sequence, request.request_id
-    )
+    before, names = asked.before, (request.tenant, request.session_id)
+    identity = decision_id(*names, before.start_us or 0, before.sequence, request.request_id)
     charge = _charge(accepted, made, identity, measure) if asked.seen is None else None
     after = after_duplicate(before) if charge is None else after_answer(before, charge)
     status = made.status if accepted.status is Status.COMPOSED else accepted.status
     answer = AnswerParts(accepted, made, status, identity, after, key, measure)
     composed = composed_event(answer)
-    record = decision_event(answer, composed, engine)
+    answered = Answered(after, composed, decision_event(answer, composed, engine), hit)
     phase("record")
-    return Answered(after, composed, record, hit)
+    return answered
 
 
 def _choose(

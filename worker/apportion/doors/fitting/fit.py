@@ -29,11 +29,11 @@ def fit(  # noqa: PLR0913 - callers name the arguments
 ) -> Fitted:
     """Return the messages that fit into a limit, and the decision.
 
-    `messages` is a list of messages, or a provider's body with one, in any shape of package `shapes`, or a
-    chat that `read_chat` has read. The first and the newest system and developer messages, the user's last
-    message and the last message are always kept. A tool call and its results stay together. Artifacts become
-    a message of the user before the user's last message, unless `FitOptions.place` names another place. If
-    `artifacts` is given, even empty, the artifacts in the session's pool are candidates, too.
+    `messages` is a list of messages, or a provider's body with one, in any shape of package `shapes`. The
+    first and the newest system and developer messages, the user's last message and the last message are
+    always kept. A tool call and its results stay together. Artifacts become a message of the user before
+    the user's last message, unless `FitOptions.place` names another place. If `artifacts` is given, even
+    empty, the artifacts in the session's pool are candidates, too.
 
     Tokens are those of `model`, or else of the `model` in a body, if the table of models has it. Without a
     limit, it is the model's window less its greatest answer, or less `max_tokens` of the body.
@@ -44,8 +44,7 @@ def fit(  # noqa: PLR0913 - callers name the arguments
         FitError: the messages cannot be fitted, or are refused.
         Exception: the client's own errors.
     """
-    chat = read_chat(messages)
-    asked = LocalSessions() if client is None else client
+    chat, asked = read_chat(messages), LocalSessions() if client is None else client
     call = read_call(chat, limit_tokens, session_id, artifacts, _with_model(options, model), table_of(asked))
     steps = fit_steps(call)
     request = next(steps)
