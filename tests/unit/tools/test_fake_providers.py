@@ -4,9 +4,20 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from benchmarks.value.agents import session
+from benchmarks.value.playing import COUNTER, play
+from benchmarks.value.pricing import by_model
 from benchmarks.value.providers import FakeProvider, RefusedError, Usage
+from msgspec import UNSET
+from msgspec.structs import replace
+from support.asking import asked, calls, conversation_policy, result, says
+from support.composing import ENGINE, NOW, answer, candidate, lanes_policy
 
-from apportion.core.models import CacheRules
+from apportion import Memory, anthropic_body, openai_body, parse_policy
+from apportion.core.models import CacheRules, Model, Models
+from apportion.core.results import PrefixBreakReason, WindowBreak
+from apportion.core.session.row import EMPTY
+from apportion.core.strategy_api.policy import Policy
 
 MARKS = CacheRules(
     "marks", least_tokens=10, marks=4, write_permille={"5m": 1_250, "1h": 2_000}, read_permille=100
@@ -134,3 +145,111 @@ def test_the_cause_of_a_miss_is_the_first_part_that_differs() -> None:
         assert sent(MARKS, (0, base), (1, {**base, **changed})).cause == cause
     assert sent(MARKS, (0, base)).cause == "first"
     assert sent(MARKS, (0, base), (1, base)).cause is None
+
+
+def test_all_policies_by_a_model_write_no_mark_below_the_least_length_and_no_shorter_time_to_live() -> None:
+    turns = list(session("coder", 0, 6))
+    for rules, ttl_s, ttl in ((MARKS, 300, "5m"), (MARKS, 3_600, "1h"), (BREAKPOINTS, 900, "30m")):
+        rules_of_model = replace(rules, least_tokens=1_000)
+        model = Model(name="m", names=("m",), provider="p", counter=COUNTER.name, cache=rules_of_model)
+        raw = by_model("agent")
+        policy = parse_policy({**raw, "prefix": {**raw["prefix"], "ttl_s": ttl_s}})
+        provider = FakeProvider(rules_of_model, COUNTER.count)
+        body = anthropic_body if rules is MARKS else openai_body
+        for step in play(turns, policy, 4_000, Memory(), model):
+            sent_body = body(step.composed)
+            [message] = sent_body["messages"]
+            usage = provider.send(sent_body, step.at_s)
+            assert set(usage.written) == {ttl}
+            before = 0
+            for part in message["content"]:
+                before += COUNTER.count(part["text"])
+                if "cache_control" in part or "prompt_cache_breakpoint" in part:
+                    assert before >= 1_000 - len(message["content"]), "cuts may change a count by one each"
+
+
+def model_named(name: str) -> Model:
+    return Model(
+        name=name, names=(name,), provider="p", counter="chars4", cache=replace(MARKS, least_tokens=1)
+    )
+
+
+ENGINE_OF_MODELS = replace(ENGINE, models=Models((model_named("m"), model_named("n"))))
+STABLE = {"prefix": {"slack": 140}, "counter": "model"}
+CLEARING = {**STABLE, "tool_results": {"keep": 1, "trigger": 0, "clear_at_least": 0}}
+HISTORY = [says(("user", "assistant")[index % 2], f"message {index:<3}") for index in range(6)]
+TOOLS = [message for name in "abc" for message in (calls(name), result(name, "r" * 80))]
+GROWN = [*HISTORY, says("user", "new"), says("assistant", "done")]
+CHAT = {"system_prompt": "Be brief.", "messages": HISTORY, "new_message": "new"}
+
+
+@pytest.mark.parametrize(
+    ("why", "theirs", "later", "changes"),
+    [
+        (UNSET, None, {}, {}),
+        (WindowBreak.TTL_EXPIRED, "expired", {}, {"requested_at": "2026-03-01T12:06:00Z"}),
+        (WindowBreak.SYSTEM_CHANGED, "system_changed", {"system_prompt": "Be kind."}, {}),
+        (
+            WindowBreak.MESSAGES_CHANGED,
+            "messages_changed",
+            {"messages": [says("user", "other"), *GROWN[1:]]},
+            {},
+        ),
+        (WindowBreak.ROOM, "messages_changed", {"messages": [*GROWN, says("user", "x" * 560)]}, {}),
+        (WindowBreak.PINS_CHANGED, "messages_changed", {"pinned": [2]}, {}),
+        (WindowBreak.POLICY_CHANGED, "model_changed", {}, {"model": "n"}),
+    ],
+)
+def test_the_cause_of_a_broken_window_agrees_with_the_providers(
+    why: Any, theirs: str | None, later: dict[str, Any], changes: dict[str, Any]
+) -> None:
+    policy = conversation_policy(400, 20, 180, 200, **STABLE)
+    first = {"request_id": "r1", "model": "m", "requested_at": NOW, "conversation": CHAT}
+    then = {"request_id": "r2", "conversation": {**CHAT, "messages": GROWN, **later}}
+    assert causes(policy, first) == (WindowBreak.FIRST, "first")
+    assert causes(policy, first, {**first, **then, **changes}) == (why, theirs)
+
+
+def test_the_cause_of_cleared_results_agrees_with_the_providers() -> None:
+    policy = conversation_policy(4_000, 200, 1_800, 2_000, **CLEARING)
+    chats = [{**CHAT, "messages": [*HISTORY, *TOOLS[:count]]} for count in (4, 6)]
+    requests = [
+        {"request_id": f"r{number}", "model": "m", "conversation": chat} for number, chat in enumerate(chats)
+    ]
+    assert causes(policy, *requests) == (WindowBreak.CLEARED, "messages_changed")
+
+
+@pytest.mark.parametrize(
+    ("why", "theirs", "later", "changes"),
+    [
+        (None, None, [], {}),
+        (PrefixBreakReason.COLD, "expired", [], {"requested_at": "2026-03-01T12:06:00Z"}),
+        (PrefixBreakReason.CHANGED, "messages_changed", [candidate("a0", 31)], {}),
+        (PrefixBreakReason.POLICY, "model_changed", [], {"model": "n"}),
+    ],
+)
+def test_the_cause_of_a_broken_prefix_agrees_with_the_providers(
+    why: Any, theirs: str | None, later: list[Any], changes: dict[str, Any]
+) -> None:
+    policy = lanes_policy(counter="model", prefix={"weight": 1_000})
+    offered = [candidate(f"a{number}", 30) for number in range(4)]
+    first = {"request_id": "r1", "model": "m", "requested_at": NOW, "candidates": offered}
+    then = {"request_id": "r2", "candidates": [*later, *offered[len(later) :]]}
+    assert causes(policy, first)[1] == "first"
+    assert causes(policy, first, {**first, **then, **changes}) == (why, theirs)
+
+
+def causes(policy: Policy, *requests: Mapping[str, Any]) -> tuple[Any, str | None]:
+    """Return why the last text does not begin as the one before: as the decision and the provider say."""
+    provider, row = FakeProvider(replace(MARKS, least_tokens=1), len), EMPTY
+    for number, request in enumerate(requests):
+        answered = answer(asked(**request), policy, row, ENGINE_OF_MODELS)
+        row, decision = answered.session, answered.decision
+        at_s = 360 if request.get("requested_at", NOW) != NOW else number
+        usage = provider.send({**anthropic_body(answered.composed), "model": request["model"]}, at_s)
+    if decision.window is not UNSET:
+        return decision.window.broken, usage.cause
+    assert decision.prefix is not UNSET
+    if decision.prefix.cold:
+        return PrefixBreakReason.COLD, usage.cause
+    return decision.prefix.broken and decision.prefix.broken.why, usage.cause
