@@ -210,6 +210,24 @@ def test_the_cause_of_a_broken_window_agrees_with_the_providers(
     assert causes(policy, first, {**first, **then, **changes}) == (why, theirs)
 
 
+def test_a_chat_reads_what_its_last_request_wrote_where_only_breakpoints_match() -> None:
+    model = Model(
+        name="m", names=("m",), provider="p", counter="chars4", cache=replace(BREAKPOINTS, least_tokens=1)
+    )
+    engine, policy = (
+        replace(ENGINE, models=Models((model,))),
+        conversation_policy(400, 20, 180, 200, **STABLE),
+    )
+    for in_place in (False, True):
+        provider, row = FakeProvider(replace(BREAKPOINTS, least_tokens=1), len), EMPTY
+        for number, chat in enumerate([CHAT, {**CHAT, "messages": GROWN}]):
+            pins = {"pinned": [0], **({"pinned_in_place": True} if in_place else {})}
+            request = asked(request_id=f"r{number}", model="m", conversation={**chat, **pins})
+            answered = answer(request, policy, row, engine)
+            row, usage = answered.session, provider.send(openai_body(answered.composed), number)
+        assert usage.read >= sum(len(message["content"]) for message in HISTORY[:-1])
+
+
 def test_the_cause_of_cleared_results_agrees_with_the_providers() -> None:
     policy = conversation_policy(4_000, 200, 1_800, 2_000, **CLEARING)
     chats = [{**CHAT, "messages": [*HISTORY, *TOOLS[:count]]} for count in (4, 6)]

@@ -52,7 +52,8 @@ def anthropic_body(composed: ContextComposed) -> AnthropicBody:
     """
     if composed.messages is not UNSET:
         return _conversation(composed, composed.messages)
-    content = [_block(part, marks_of(composed)) for part in parts_of(composed)]
+    marks = marks_of(composed)
+    content = [_block(part, marks) for part in parts_of(composed)]
     return {"messages": [{"role": "user", "content": content}] if content else []}
 
 
