@@ -147,7 +147,7 @@ def test_the_cause_of_a_miss_is_the_first_part_that_differs() -> None:
     assert sent(MARKS, (0, base), (1, base)).cause is None
 
 
-def test_all_policies_by_a_model_write_no_mark_below_the_least_length_and_no_shorter_time_to_live() -> None:
+def test_agent_writes_no_mark_below_the_least_length_and_no_shorter_time_to_live() -> None:
     turns = list(session("coder", 0, 6))
     for rules, ttl_s, ttl in ((MARKS, 300, "5m"), (MARKS, 3_600, "1h"), (BREAKPOINTS, 900, "30m")):
         rules_of_model = replace(rules, least_tokens=1_000)
@@ -157,7 +157,7 @@ def test_all_policies_by_a_model_write_no_mark_below_the_least_length_and_no_sho
         provider = FakeProvider(rules_of_model, COUNTER.count)
         body = anthropic_body if rules is MARKS else openai_body
         for step in play(turns, policy, 4_000, Memory(), model):
-            sent_body = body(step.composed)
+            sent_body: Mapping[str, Any] = body(step.composed)
             [message] = sent_body["messages"]
             usage = provider.send(sent_body, step.at_s)
             assert set(usage.written) == {ttl}
@@ -165,7 +165,7 @@ def test_all_policies_by_a_model_write_no_mark_below_the_least_length_and_no_sho
             for part in message["content"]:
                 before += COUNTER.count(part["text"])
                 if "cache_control" in part or "prompt_cache_breakpoint" in part:
-                    assert before >= 1_000 - len(message["content"]), "cuts may change a count by one each"
+                    assert before >= 1_000
 
 
 def model_named(name: str) -> Model:
