@@ -1,6 +1,7 @@
 """Fake providers: the cache, the usage and the cause of a miss of a session's requests, by the table's rules.
 
-A request is a sequence of blocks. Sources, read on 2026-11-27:
+A request is a sequence of blocks. No provider publishes whether an equal text that is cut elsewhere matches;
+here it does not. The rules are from copies of these pages, and from the SDKs' types, on 2026-11-27:
 
 - `marks`: https://platform.claude.com/docs/en/build-with-claude/prompt-caching; Bedrock's CachePointBlock.
   An entry is the digest of all blocks up to a mark. Each mark looks at 20 blocks, itself included. A mark
