@@ -69,7 +69,7 @@ def _agent(random: Random) -> Iterator[Message]:
         for _ in range(random.randint(2, 14)):
             number += 1
             call = f"call_{number}"
-            arguments = _text(random, number, 130, 0.8)
+            arguments = f'{{"a":"{_text(random, number, 130, 0.8)}"}}'
             function = {"name": "run", "arguments": arguments}
             calls = [{"id": call, "type": "function", "function": function}]
             yield {"role": "assistant", "content": None, "tool_calls": calls}

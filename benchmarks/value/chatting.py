@@ -5,19 +5,32 @@ slack, LangChain's `trim_messages`, and a cut to half of the window whenever it 
 breakpoints of its own, they are the ends of system prompt, repeated history, and history.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate
 from typing import Any, TypeAlias
 
 from langchain_core.messages import BaseMessage, HumanMessage, trim_messages
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
-from apportion import COUNTERS, EMPTY, ContextRequest, Conversation, compose, parse_policy
+from apportion import (
+    COUNTERS,
+    EMPTY,
+    ContextRequest,
+    Conversation,
+    Policy,
+    anthropic_body,
+    compose,
+    openai_body,
+    parse_policy,
+)
 from apportion.core.canonical_json import canonical_json
+from apportion.core.models import Model, Models
 from benchmarks.value.chats import CHAT_KINDS, GAP_S, PROMPT_TOKENS, ChatRequest, Message, chat, prompt
 from benchmarks.value.playing import ENGINE
-from benchmarks.value.pricing import READ, TTL_S, WRITE
+from benchmarks.value.pricing import PRICED, by_model, priced_model
+from benchmarks.value.providers import Block, FakeProvider
 
 COUNTER = COUNTERS["chars4"]
 OVERHEAD_TOKENS = 4
@@ -28,13 +41,15 @@ class Sent(Struct, frozen=True):
     """A request as a rule sends it: a key and the tokens of each message, with the new message last.
 
     `history` is the number of messages before the new message and its call. `ends` are the breakpoints as
-    numbers of messages, if the rule sets them.
+    numbers of messages, if the rule sets them. A `body` is priced as it is, by the rules of `model`.
     """
 
     keys: Sequence[str]
     tokens: Sequence[int]
     history: int
     ends: Sequence[int] = ()
+    model: Model | None = None
+    body: Mapping[str, Any] | None = None
 
 
 class ChatFigures(Struct, frozen=True):
@@ -58,6 +73,19 @@ class MeasuredChat(Struct, frozen=True):
 Rule: TypeAlias = Callable[[Sequence[ChatRequest], int], Iterator[Sent]]
 
 
+def fit_rule(model: Model) -> Rule:
+    """Return the rule of `fit`, which counts by a model; the window is its limit."""
+
+    def play(requests: Sequence[ChatRequest], window: int) -> Iterator[Sent]:
+        raw = by_model("fit")
+        conversation = {**raw["conversation"], "messages_tokens": window}
+        shorten = {"message_tokens": window // 8, "newest_tokens": window // 2}
+        limit = {"budget_tokens": window + PROMPT_TOKENS, "conversation": conversation, "shorten": shorten}
+        yield from _composed(requests, parse_policy({**raw, **limit}), model)
+
+    return play
+
+
 def engine_rule(slack: int, **tables: Any) -> Rule:
     """Return the rule of a policy with that slack."""
 
@@ -78,23 +106,32 @@ def engine_rule(slack: int, **tables: Any) -> Rule:
                 **tables,
             }
         )
-        row = EMPTY
-        for number, asked in enumerate(requests):
-            request = ContextRequest(
-                request_id=str(number),
-                session_id="chat",
-                requested_at=_BEGUN + timedelta(seconds=GAP_S * number),
-                conversation=Conversation(asked.new_message, prompt(), asked.messages),
-            )
-            answered = compose(request, row, policy, ENGINE)
-            row, made = answered.session, answered.composed
-            assert made.messages is not UNSET
-            sizes = [item.tokens for item in made.items[1:]]
-            keys = [_key(message) for message in made.messages]
-            ends = [place.items - 1 for place in made.breakpoints or ()]
-            yield Sent(keys, sizes, _history(asked, len(keys)), ends)
+        yield from _composed(requests, policy, None)
 
     return play
+
+
+def _composed(requests: Sequence[ChatRequest], policy: Policy, model: Model | None) -> Iterator[Sent]:
+    """Compose each request of a chat, for a model if the policy counts by it."""
+    row, engine = EMPTY, replace(ENGINE, models=Models(() if model is None else (model,)))
+    for number, asked in enumerate(requests):
+        request = ContextRequest(
+            request_id=str(number),
+            session_id="chat",
+            requested_at=_BEGUN + timedelta(seconds=GAP_S * number),
+            conversation=Conversation(asked.new_message, prompt(), asked.messages),
+            model=UNSET if model is None else model.name,
+        )
+        answered = compose(request, row, policy, engine)
+        row, made = answered.session, answered.composed
+        assert made.messages is not UNSET
+        sizes = [item.tokens for item in made.items[1:]]
+        keys = [_key(message) for message in made.messages]
+        ends = [place.items - 1 for place in made.breakpoints or ()]
+        body: Mapping[str, Any] | None = None
+        if model is not None:
+            body = (anthropic_body if model.shape == "anthropic" else openai_body)(made)
+        yield Sent(keys, sizes, _history(asked, len(keys)), ends, model, body)
 
 
 def trim_rule(requests: Sequence[ChatRequest], window: int) -> Iterator[Sent]:
@@ -136,7 +173,10 @@ RULES: dict[str, Rule] = {
     "slack 0 (default)": engine_rule(0),
     "`trim_messages`": trim_rule,
     "half cut": half_rule,
+    **{f"`fit`, {label}": fit_rule(priced_model(label, COUNTER.name)) for label in PRICED},
 }
+MARKED = priced_model("Claude Opus 5", COUNTER.name)
+"""The model by whose provider rules without a body are priced."""
 CLEARING = "slack 140, `[tool_results]`"
 
 
@@ -150,25 +190,29 @@ def rules_of(kind: str) -> dict[str, Rule]:
 def measured_chat(kind: str, seed: int, window: int, rule: Rule) -> ChatFigures:
     """Return the figures of one chat under a rule."""
     requests = list(chat(kind, seed))[: CHAT_KINDS[kind].requests]
-    known: dict[int, float] = {}
+    provider: FakeProvider | None = None
     before: Sent | None = None
     held = used = paid = 0.0
     fills: list[float] = []
     counts: list[int] = []
     for number, sent in enumerate(rule(requests, window)):
-        at_s = number * GAP_S
-        known = {prefix: seen_s for prefix, seen_s in known.items() if at_s - seen_s <= TTL_S}
+        rules = (sent.model or MARKED).cache
+        assert rules is not None, "a priced model has a cache"
+        provider = provider or FakeProvider(rules, COUNTER.count)
         sums = list(accumulate(sent.tokens, initial=PROMPT_TOKENS))
-        prefixes = list(accumulate(sent.keys, _joined, initial=0))
         same = 0 if before is None else _common(before.keys, sent.keys)
         ends = sent.ends or {0, sent.history, 0 if before is None else min(same, before.history)}
-        read = max((end for end in ends if prefixes[end] in known), default=None)
-        known |= {prefixes[end]: at_s for end in ends}
+        parts = zip(("", *sent.keys), (PROMPT_TOKENS, *sent.tokens), strict=True)
+        blocks = [
+            Block(key, tokens, mark="5m" if index in ends else None)
+            for index, (key, tokens) in enumerate(parts)
+        ]
+        at_s = number * GAP_S
+        usage = provider.charge(blocks, at_s) if sent.body is None else provider.send(sent.body, at_s)
         if before is not None and _whole_cost(requests[number - 1]) > window:
-            total, read_tokens = sums[-1], 0 if read is None else sums[read]
+            total = sums[-1]
             held, used = held + sums[same], used + total
-            written = max(sums[max(ends)] - read_tokens, 0)
-            paid += READ * read_tokens + WRITE * written + total - read_tokens - written
+            paid += usage.price / 1_000 * total / usage.tokens
             fills.append((total - PROMPT_TOKENS) / window)
             counts.append(len(sent.keys))
         before = sent
@@ -183,10 +227,6 @@ def _whole_cost(asked: ChatRequest) -> int:
 def _history(asked: ChatRequest, sent: int) -> int:
     """Return how many of the sent messages are history: not the new one, nor its call if it is a result."""
     return max(0, sent - (2 if asked.new_message["role"] == "tool" else 1))
-
-
-def _joined(prefix: int, key: str) -> int:
-    return hash((prefix, key))
 
 
 def _common(before: Sequence[str], keys: Sequence[str]) -> int:

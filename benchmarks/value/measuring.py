@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import UNSET, Struct
 
-from apportion import EMPTY, Memory, Outcome, Policy, Reason, builtin_policies, compose
+from apportion import EMPTY, Memory, Outcome, Policy, Reason, builtin_policies, compose, parse_policy
 from apportion.core.strategies.lanes.policy import LanesPolicy
 from apportion.demo.workload.recording import recorded
 from apportion.demo.workload.requests import from_git
@@ -15,7 +15,7 @@ from benchmarks.value.agents import KINDS, Turn, session
 from benchmarks.value.instances import SORTS, instance
 from benchmarks.value.optimum import Choice, optimum
 from benchmarks.value.playing import COUNTER, ENGINE, Step, play, request, worth
-from benchmarks.value.pricing import price_at_best, price_with_marks, share_held
+from benchmarks.value.pricing import PRICED, by_model, price, price_at_best, priced_model, share_held
 from benchmarks.value.recorded import sessions
 
 BUDGETS = (4_000, 8_000)
@@ -23,16 +23,20 @@ HISTORY = "git history"
 OPTIMUM_TOKENS = 4_000
 _POLICIES = {policy.name: policy for policy in builtin_policies()}
 LANES, AGENT = _POLICIES["lanes"], _POLICIES["agent"]
+AGENT_BY_MODEL = parse_policy(by_model("agent"))
+MODELS = {label: priced_model(label, COUNTER.name) for label in PRICED}
 _HISTORY_REQUESTS = 4_000
 
 
 class Figures(Struct, frozen=True):
-    """Of one session under one policy. Prices are shares of the full price; value of that under `lanes`."""
+    """Of one session under one policy. Prices are shares of the full price; value of that under `lanes`.
+
+    `prices` are by the rules of each model's provider.
+    """
 
     held: float
     price_at_best: float
-    price_looking_back: float
-    price_at_marks: float
+    prices: tuple[float, ...]
     value: float
 
 
@@ -70,7 +74,11 @@ def measured(kind: str, turns: Sequence[Turn], budget_tokens: int) -> Measured:
     lanes = play(turns, LANES, budget_tokens, memory)
     agent = play(turns, AGENT, budget_tokens, memory)
     whole = sum(step.value for step in lanes)
-    return Measured(kind, budget_tokens, _figures(lanes, whole), _figures(agent, whole))
+    by_lanes = tuple(price(lanes, model) for model in MODELS.values())
+    by_agent = tuple(
+        price(play(turns, AGENT_BY_MODEL, budget_tokens, memory, model), model) for model in MODELS.values()
+    )
+    return Measured(kind, budget_tokens, _figures(lanes, by_lanes, whole), _figures(agent, by_agent, whole))
 
 
 def compared(sort: str, seed: int) -> Compared:
@@ -100,12 +108,11 @@ def _simulated(kind: str, seed: int) -> list[Turn]:
     return list(session(kind, seed))
 
 
-def _figures(steps: Sequence[Step], whole: float) -> Figures:
+def _figures(steps: Sequence[Step], prices: tuple[float, ...], whole: float) -> Figures:
     return Figures(
         share_held(steps),
         price_at_best(steps),
-        price_with_marks(steps, looks_back=True),
-        price_with_marks(steps, looks_back=False),
+        prices,
         sum(step.value for step in steps) / whole,
     )
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from apportion import (
     COUNTERS,
@@ -18,6 +19,7 @@ from apportion import (
     ENGINE_VERSION,
     Answered,
     Bounds,
+    ContextComposed,
     ContextRequest,
     Engine,
     Memory,
@@ -27,6 +29,7 @@ from apportion import (
     compose,
     decode,
 )
+from apportion.core.models import Model, Models
 from benchmarks.value.agents import Offer, Turn
 
 ENGINE = Engine(ENGINE_VERSION, COUNTERS, Secrets(default=b"benchmarks"))
@@ -35,21 +38,27 @@ _BEGUN = datetime(2026, 3, 2, 9, tzinfo=UTC)
 
 
 class Step(Struct, frozen=True):
-    """One turn's answer. Breakpoints are in code points; values are in score times tokens."""
+    """One turn's answer; values are in score times tokens."""
 
     at_s: float
     text: str
     used_tokens: int
-    breakpoints: tuple[int, ...]
+    composed: ContextComposed
     value: float
     undiscounted: float
 
 
-def play(turns: Iterable[Turn], policy: Policy, budget_tokens: int, memory: Memory) -> list[Step]:
-    """Compose a session, turn after turn."""
+def play(
+    turns: Iterable[Turn], policy: Policy, budget_tokens: int, memory: Memory, model: Model | None = None
+) -> list[Step]:
+    """Compose a session, turn after turn, for a model if the policy counts by it."""
     steps, row = [], EMPTY
+    engine = replace(ENGINE, models=Models(() if model is None else (model,)))
     for number, turn in enumerate(turns):
-        answered = compose(request(turn, number, budget_tokens), row, policy, ENGINE, memory)
+        asked = request(turn, number, budget_tokens)
+        if model is not None:
+            asked = replace(asked, model=model.name)
+        answered = compose(asked, row, policy, engine, memory)
         row = answered.session
         steps.append(_step(turn, answered))
     return steps
@@ -98,7 +107,7 @@ def _step(turn: Turn, answered: Answered) -> Step:
         turn.at_s,
         composed.text or "",
         composed.tokens.used,
-        tuple(place.characters or 0 for place in composed.breakpoints or ()),
+        composed,
         worth(chosen, turn.offers),
         sum(chosen.values()),
     )

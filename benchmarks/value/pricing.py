@@ -1,15 +1,38 @@
-"""Price of a session's input with a provider's cache.
+"""Prices of a session's input with a provider's cache, as shares of the price without a cache.
 
-Prices are in tokens at the full price: a token read from the cache costs 0.1, one written to it 1.25, another
-1. An entry lives for 300 s after it is written or read.
+`price` charges by a fake provider. `price_at_best` is a bound: a token that is read costs 0.1, a written
+token 1.25, and an entry lives for 300 s after it is written or read.
 """
 
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any
 
+from msgspec.structs import replace
+
+from apportion import anthropic_body, builtin_models, openai_body
+from apportion.core.models import Model
 from benchmarks.value.playing import COUNTER, Step, shared
+from benchmarks.value.providers import FakeProvider
 
 READ, WRITE = 0.1, 1.25
 TTL_S = 300.0
+PRICED = {"Claude Opus 5": "claude-opus-5", "GPT-5.6": "gpt-5.6-sol", "GPT-5.4": "gpt-5.4"}
+"""A model for each rule of matching: marks, breakpoints, prefix."""
+
+
+def priced_model(label: str, counter: str) -> Model:
+    """Return a row of the built-in table, with another counter: the simulation has texts of its own."""
+    row = builtin_models().find(PRICED[label])
+    assert row is not None, "the built-in table has these rows"
+    return replace(row, counter=counter)
+
+
+def by_model(policy: str) -> Mapping[str, Any]:
+    """Return the tables of a built-in policy, which count by the model."""
+    raw = tomllib.loads((files("apportion.engine.policies") / f"{policy}.toml").read_text())
+    return {**raw, "counter": "model"}
 
 
 def share_held(steps: Sequence[Step]) -> float:
@@ -18,22 +41,13 @@ def share_held(steps: Sequence[Step]) -> float:
     return held / (sum(step.used_tokens for step in steps[1:]) or 1)
 
 
-def price_with_marks(steps: Sequence[Step], *, looks_back: bool) -> float:
-    """Return the price with the breakpoints that were emitted; all up to the last of them is written.
-
-    Read is up to the last place at which an equal beginning was written, or read, within the ttl. A provider
-    that `looks_back` finds every such place itself; else it looks at the breakpoints of the request alone.
-    """
-    known: dict[str, float] = {}
-    paid = total = 0.0
-    for step in steps:
-        known = {text: at_s for text, at_s in known.items() if step.at_s - at_s <= TTL_S}
-        ends = {len(text) for text in known} if looks_back else step.breakpoints
-        read = max((end for end in ends if step.text[:end] in known), default=0)
-        paid += _price(step, read, max(step.breakpoints, default=0))
-        total += step.used_tokens
-        known.update({step.text[:end]: step.at_s for end in (*step.breakpoints, read) if end})
-    return paid / (total or 1)
+def price(steps: Sequence[Step], model: Model) -> float:
+    """Return the price by the rules of a model's provider, of the bodies that Apportion writes for it."""
+    assert model.cache is not None, "only models with a cache are priced"
+    provider = FakeProvider(model.cache, COUNTER.count)
+    body = anthropic_body if model.shape == "anthropic" else openai_body
+    usages = [provider.send(body(step.composed), step.at_s) for step in steps]
+    return sum(usage.price for usage in usages) / (1_000 * sum(usage.tokens for usage in usages) or 1)
 
 
 def price_at_best(steps: Sequence[Step]) -> float:

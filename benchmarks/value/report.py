@@ -29,6 +29,7 @@ from benchmarks.value.measuring import (
     measured,
 )
 from benchmarks.value.plots import write_all, write_chats
+from benchmarks.value.pricing import PRICED
 from benchmarks.value.timing import CANDIDATES, times_s
 
 T = TypeVar("T")
@@ -36,8 +37,7 @@ T = TypeVar("T")
 _COLUMNS: tuple[tuple[str, Callable[[Figures], float]], ...] = (
     ("held", lambda each: each.held),
     ("price, one", lambda each: each.price_at_best),
-    ("price, four, looking back", lambda each: each.price_looking_back),
-    ("price, four", lambda each: each.price_at_marks),
+    *((label, lambda each, at=at: each.prices[at]) for at, label in enumerate(PRICED)),
     ("value kept", lambda each: each.value),
 )
 

@@ -512,7 +512,9 @@ export interface Breakpoint {
   items: number;
   characters?: number;
   /**
-   * The time to live of a mark, such as `5m`. It is set if the policy counts by a model that has marks.
+   * The time to live of a mark, such as `5m`, if the policy counts by a model that has marks.
+   *
+   * A breakpoint without it only ends a block of such a body.
    */
   ttl?: string;
 }

@@ -1,5 +1,6 @@
 """The two events of an answer: the composed context, and the decision without content and paths."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any
 
@@ -90,27 +91,24 @@ def composed_event(answer: AnswerParts) -> ContextComposed:
 
 
 def _breakpoints(answer: AnswerParts) -> tuple[Breakpoint, ...]:
-    """Return the breakpoints; under a model, only those of the least cached length, with their ttl.
+    """Return the breakpoints; under a model, no mark is before the least cached length.
 
-    The tokens before a breakpoint are at least the count of its items, because the caller sends more.
+    The tokens before a breakpoint are at least the count of its items, because the caller sends more. Ends of
+    items without a mark remain, because they are the blocks of the text.
     """
     made, model = answer.made, answer.measure.counted
     if model is None or model.cache is None:
         return made.breakpoints
-    rules, ttl = model.cache, model.cache.ttl(answer.accepted.policy.prefix_ttl_s)
 
     def tokens(point: Breakpoint) -> int:
         if point.characters is not UNSET:
             return answer.measure.counter.count(str(made.text)[: point.characters])
         return sum([item.tokens for item in made.items[: point.items]])
 
-    return tuple(
-        [
-            replace(point, ttl=ttl or UNSET)
-            for point in made.breakpoints
-            if tokens(point) >= max(1, rules.least_tokens)
-        ]
-    )
+    first = bisect_left(made.breakpoints, max(1, model.cache.least_tokens), key=tokens)
+    is_text = model.cache.matching != "prefix" and made.text is not UNSET
+    blocks = [replace(point, ttl=UNSET) for point in made.breakpoints[:first] if is_text]
+    return (*blocks, *made.breakpoints[first:])
 
 
 def decision_event(answer: AnswerParts, composed: ContextComposed, engine: Engine) -> ContextDecision:

@@ -331,6 +331,12 @@ class ContextUsage(Struct, frozen=True, kw_only=True, tag_field="type", tag="con
         default=UNSET, name="gen_ai.usage.cache_creation.input_tokens"
     )
     """Tokens of the input that were written to the provider's cache."""
+    cache_creation_5m_input_tokens: Opt[Tokens] = UNSET
+    """The written tokens that live for five minutes, if the provider counts them apart."""
+    cache_creation_1h_input_tokens: Opt[Tokens] = UNSET
+    """The written tokens that live for an hour, likewise."""
+    cache_miss_reason: Opt[Text128] = UNSET
+    """Why the beginning was not read from the cache, in the provider's word, such as `system_changed`."""
 
 
 Event: TypeAlias = ContextRequest | ContextArtifact | ContextRetraction

@@ -139,7 +139,10 @@ class Breakpoint(Struct, frozen=True, gc=False):
     items: int
     characters: Opt[int] = UNSET
     ttl: Opt[str] = UNSET
-    """The time to live of a mark, such as `5m`. It is set if the policy counts by a model that has marks."""
+    """The time to live of a mark, such as `5m`, if the policy counts by a model that has marks.
+
+    A breakpoint without it only ends a block of such a body.
+    """
 
 
 class ContextComposed(

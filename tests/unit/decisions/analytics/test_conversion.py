@@ -237,6 +237,18 @@ def test_invalid_usage_is_unreadable_with_its_place(wrong: dict[str, Any], point
     assert tables[Table.UNREADABLE]["error_pointer"].to_pylist() == [pointer]
 
 
+def test_usage_may_have_the_written_tokens_by_time_to_live_and_the_cause_of_a_miss() -> None:
+    told = {
+        "cache_creation_5m_input_tokens": 0,
+        "cache_creation_1h_input_tokens": 7,
+        "cache_miss_reason": "tools_changed",
+    }
+    [row] = convert(lines(json.dumps(json.loads(USAGE) | told).encode()))[Table.USAGE].to_pylist()
+    assert {name: row[name] for name in told} == told
+    [without] = convert(lines(USAGE))[Table.USAGE].to_pylist()
+    assert {without[name] for name in told} == {None}
+
+
 def test_other_attributes_of_a_span_are_left_out_of_the_row_of_its_usage() -> None:
     with_content = json.loads(USAGE) | {"gen_ai.input.messages": "a secret"}
     tables = convert(lines(json.dumps(with_content).encode()))

@@ -14,6 +14,7 @@ from msgspec import UNSET, Struct
 from apportion.core.canonical import Facts
 from apportion.core.canonical_json import canonical_json_of_any
 from apportion.core.digests import digest
+from apportion.core.events import Opt
 from apportion.core.models import Model
 from apportion.core.overlap.selection_order import Overlap
 from apportion.core.query.passages import ContentTerms
@@ -142,6 +143,12 @@ class Task(Struct, Generic[P, T], frozen=True, kw_only=True):
     """
     overlap_of: Callable[[Sequence[Prepared], int], Overlap]
     """Returns the overlaps of candidates in canonical order, by a threshold in thousandths."""
+
+    @property
+    def mark_ttl(self) -> Opt[str]:
+        """The time to live of marks for a provider's cache; absent if the model has none."""
+        rules = None if self.model is None else self.model.cache
+        return UNSET if rules is None else rules.ttl(self.policy.prefix_ttl_s) or UNSET
 
     def key(self, scope: Sequence[Any]) -> str:
         """Return the digest of all inputs and of a scope; the order of the candidates does not matter."""

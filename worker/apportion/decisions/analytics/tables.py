@@ -172,6 +172,8 @@ USAGE = pa.schema(
         *_words("gen_ai_provider_name", "gen_ai_request_model", "gen_ai_response_model"),
         *_counts("gen_ai_usage_input_tokens", "gen_ai_usage_output_tokens"),
         *_counts("gen_ai_usage_cache_read_input_tokens", "gen_ai_usage_cache_creation_input_tokens"),
+        *_counts("cache_creation_5m_input_tokens", "cache_creation_1h_input_tokens"),
+        *_words("cache_miss_reason"),
     ]
 )
 

@@ -17,7 +17,7 @@ from msgspec import UNSET, DecodeError
 from msgspec.json import Decoder
 
 from apportion.core.results import Breakpoint, ContextComposed
-from apportion.doors.formats.text import FormatError, Part, parts_of
+from apportion.doors.formats.text import FormatError, Part, marks_of, parts_of
 
 if TYPE_CHECKING:
     from anthropic.types import (
@@ -52,13 +52,14 @@ def anthropic_body(composed: ContextComposed) -> AnthropicBody:
     """
     if composed.messages is not UNSET:
         return _conversation(composed, composed.messages)
-    content = [_block(part) for part in parts_of(composed)]
+    marks = marks_of(composed)
+    content = [_block(part, marks) for part in parts_of(composed)]
     return {"messages": [{"role": "user", "content": content}] if content else []}
 
 
-def _block(part: Part) -> "TextBlockParam":
+def _block(part: Part, marks: Sequence[Breakpoint]) -> "TextBlockParam":
     block: TextBlockParam = {"type": "text", "text": part.text}
-    return _marked([block], part.end)[0]
+    return _marked([block], part.end if part.end in marks else None)[0]
 
 
 def _marked(blocks: "list[B]", point: Breakpoint | None) -> "list[B]":
@@ -66,7 +67,7 @@ def _marked(blocks: "list[B]", point: Breakpoint | None) -> "list[B]":
     if point is not None and blocks:
         mark: CacheControlEphemeralParam = {"type": "ephemeral"}
         if point.ttl is not UNSET:
-            mark["ttl"] = "1h" if point.ttl == "1h" else "5m"
+            mark["ttl"] = "5m" if point.ttl == "5m" else "1h"
         blocks[-1]["cache_control"] = mark
     return blocks
 
@@ -75,7 +76,7 @@ def _conversation(composed: ContextComposed, messages: Sequence[dict[str, Any]])
     is_system = [message["role"] in _SYSTEM for message in messages]
     start = is_system.index(False) if False in is_system else len(messages)
     prompts = 1 if composed.system_prompt else 0
-    ends = {point.items - prompts - 1: point for point in composed.breakpoints or ()}
+    ends = {point.items - prompts - 1: point for point in marks_of(composed)}
     system = _marked(_texts(composed.system_prompt), ends.get(-1))
     for index, message in enumerate(messages[:start]):
         system += _marked(_texts(message.get("content")), ends.get(index))

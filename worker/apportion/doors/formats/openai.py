@@ -57,7 +57,7 @@ def openai_body(composed: ContextComposed) -> OpenAIBody:
 def _messages(composed: ContextComposed, points: Sequence[Breakpoint]) -> list[Mapping[str, Any]]:
     if composed.messages is UNSET:
         parts = parts_of(composed) if points else [Part(text_of(composed))]
-        content = [_part(part.text, marked=part.end is not None) for part in parts if part.text]
+        content = [_part(part.text, marked=part.end in points) for part in parts if part.text]
         return [{"role": "user", "content": content}] if content else []
     prompt = composed.system_prompt
     messages: list[Mapping[str, Any]] = [*composed.messages]

@@ -44,6 +44,12 @@ class Part(Struct, frozen=True):
     end: Breakpoint | None = None
 
 
+def marks_of(composed: ContextComposed) -> list[Breakpoint]:
+    """Return the breakpoints that are marked: all of them, unless the policy counts by a model."""
+    by_model = composed.tokens.model is not UNSET
+    return [point for point in composed.breakpoints or () if not by_model or point.ttl is not UNSET]
+
+
 def parts_of(composed: ContextComposed) -> list[Part]:
     """Return a text's parts; a blank text has none.
 

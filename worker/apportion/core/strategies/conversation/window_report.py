@@ -25,6 +25,8 @@ from apportion.core.strategies.conversation.chat_state import (
 from apportion.core.strategies.conversation.kept_history import ConversationTask, KeptHistory
 
 _BREAKPOINTS_MAX = 4
+_READ_MAX = 40
+"""OpenAI looks up the latest 50 breakpoints."""
 _DIGEST_BYTES = 4
 _DIGESTS_MAX = 4_096
 """A session carries at most 16 KiB of digests; later messages count as changed."""
@@ -90,7 +92,7 @@ def report_window(task: ConversationTask, kept: KeptHistory, sent: SentChat) -> 
         since=sent_now.since,
         broken=broken,
     )
-    return WindowReport(window, _breakpoints(kept, sent, items), sent_now)
+    return WindowReport(window, _breakpoints(task, kept, sent, items), sent_now)
 
 
 def _sent_now(
@@ -211,11 +213,16 @@ def _break_in_place(
     return next((cause for holds, cause in causes if holds), WindowBreak.MESSAGES_CHANGED)
 
 
-def _breakpoints(kept: KeptHistory, sent: SentChat, unchanged: int) -> tuple[Breakpoint, ...]:
+def _breakpoints(
+    task: ConversationTask, kept: KeptHistory, sent: SentChat, unchanged: int
+) -> tuple[Breakpoint, ...]:
     """Return at most four breakpoints, the last of the distinct candidates, ascending.
 
     Candidates are the ends of the system prompt, the pins, the cleared part, the repeated part, and the
     history. If the boundary has moved, a cache still has only the last text's cleared part.
+
+    If the model only matches breakpoints, the last repeated messages are marked, too, because one of them was
+    written at the end of a history.
     """
     system = int(bool(sent.system_prompt))
     pins = system + len(sent.pinned)
@@ -225,4 +232,7 @@ def _breakpoints(kept: KeptHistory, sent: SentChat, unchanged: int) -> tuple[Bre
         unchanged = min(unchanged, cleared[0])
     end = pins + len(sent.history)
     ends = {system, pins, min(unchanged, end), cleared[1], end} - {0}
-    return tuple([Breakpoint(items) for items in sorted(ends)[-_BREAKPOINTS_MAX:]])
+    rules = None if task.model is None else task.model.cache
+    read = min(_READ_MAX, unchanged) if rules is not None and rules.matching == "breakpoints" else 0
+    marked = {*sorted(ends)[-_BREAKPOINTS_MAX:], *range(unchanged - read + 1, unchanged + 1)}
+    return tuple([Breakpoint(items, ttl=task.mark_ttl) for items in sorted(marked)])

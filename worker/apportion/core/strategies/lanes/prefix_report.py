@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Sequence
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from apportion.core.events import MAX_INTEGER
@@ -32,7 +33,7 @@ def report_prefix(answer: Verdicts, holding: Holding, rendered: Rendered, task: 
         prefix=_prefix(
             holding, held, tokens, cold=task.own.session.is_cold, outdated=task.own.session.is_outdated
         ),
-        breakpoints=_breakpoints(ends, len(rendered.text), held),
+        breakpoints=_breakpoints(ends, len(rendered.text), held, task),
     )
 
 
@@ -72,12 +73,25 @@ def _break(holding: Holding, held: int) -> PrefixBreak | None:
     return PrefixBreak(held, items[held].id, why)
 
 
-def _breakpoints(ends: Sequence[int], characters: int, held: int) -> tuple[Breakpoint, ...]:
+def _breakpoints(ends: Sequence[int], characters: int, held: int, task: LanesTask) -> tuple[Breakpoint, ...]:
     """Return at most four places to cache, ascending.
 
     They are the first four distinct of these: the end of the held items, and the last item's end at or before
     3/8, 5/8, 6/8 and 7/8 of the code points.
+
+    If the model has marks, these places are marked. All ends of items are returned, because a cache compares
+    blocks. If it only matches breakpoints, all held items are marked, too: their ends may have been written.
     """
     counts = [held, *(bisect_right(ends, characters * part // 8) for part in _EIGHTHS)]
     differing = [items for items in dict.fromkeys(counts) if items][:_BREAKPOINTS_MAX]
-    return tuple([Breakpoint(items, ends[items - 1]) for items in sorted(differing)])
+    ttl = task.mark_ttl
+    if ttl is UNSET:
+        return tuple([Breakpoint(items, ends[items - 1]) for items in sorted(differing)])
+    rules = None if task.model is None else task.model.cache
+    read = held if rules is not None and rules.matching == "breakpoints" else 0
+    return tuple(
+        [
+            Breakpoint(items, end, ttl if items in differing or items <= read else UNSET)
+            for items, end in enumerate(ends, 1)
+        ]
+    )
