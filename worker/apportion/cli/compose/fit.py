@@ -23,7 +23,7 @@ _CHANGED = ("cleared", "shortened")
 """The fidelities of messages that are not sent as they came."""
 
 
-@app.command(cls=with_settings("policies", "models_file", "decision_detail"))
+@app.command(cls=with_settings("policies", "models_file", "counters", "decision_detail"))
 def fit(  # noqa: PLR0913 - a command takes its flags by name
     ctx: typer.Context,
     file: Annotated[
@@ -75,12 +75,13 @@ def fit(  # noqa: PLR0913 - a command takes its flags by name
     """
     from apportion.doors.fitting import FitError, FitOptions, LocalSessions
     from apportion.doors.fitting import fit as fit_chat
-    from apportion.engine.assembly import create_catalogue, create_models
+    from apportion.engine.assembly import create_catalogue, create_engine
 
     require_distinct(file, output, decision, session)
     require_free(output, "--output", force=force)
     require_free(decision, "--decision", force=force)
     settings = read_settings(ctx)
+    engine = create_engine(settings)
     rows = {} if session is None else _read_rows(session)
     body = _read_body(file)
     if model is not None and isinstance(body, dict):
@@ -91,7 +92,9 @@ def fit(  # noqa: PLR0913 - a command takes its flags by name
             limit,
             session_id=None if session is None else session.name,
             model=model,
-            client=LocalSessions(create_catalogue(settings), models=create_models(settings), rows=rows),
+            client=LocalSessions(
+                create_catalogue(settings), models=engine.models, counters=engine.counters, rows=rows
+            ),
             options=FitOptions(policy=policy),
         )
     except FitError as error:

@@ -7,7 +7,6 @@ from msgspec.structs import replace
 
 from apportion.core.errors import EventError
 from apportion.doors.fitting.artifacts import Artifacts
-from apportion.doors.fitting.call_model import table_of
 from apportion.doors.fitting.local_sessions import LocalSessions
 from apportion.doors.fitting.results import AsyncFitClient, FitClient, FitOptions, Fitted
 from apportion.doors.fitting.shapes import read_chat
@@ -47,7 +46,7 @@ def fit(  # noqa: PLR0913 - callers name the arguments
     """
     chat = read_chat(messages)
     asked = LocalSessions() if client is None else client
-    call = read_call(chat, limit_tokens, session_id, artifacts, _with_model(options, model), table_of(asked))
+    call = read_call(chat, limit_tokens, session_id, artifacts, _with_model(options, model), asked)
     steps = fit_steps(call)
     request = next(steps)
     try:
@@ -81,7 +80,7 @@ async def fit_async(  # noqa: PLR0913 - likewise
     """
     chat = read_chat(messages)
     options = _with_model(options, model)
-    steps = fit_steps(read_call(chat, limit_tokens, session_id, artifacts, options, table_of(client)))
+    steps = fit_steps(read_call(chat, limit_tokens, session_id, artifacts, options, client))
     request = next(steps)
     try:
         while True:
