@@ -52,20 +52,23 @@ def test_layers(counter: str, layers: dict[str, Any], data: st.DataObject, budge
 
 @every_counter
 @SETTINGS
-@given(
-    contents=st.lists(strange, max_size=12), budget=budgets, strategy=st.sampled_from(["tiers", "categories"])
-)
-def test_tiers_and_categories(counter: str, contents: list[str], budget: int, strategy: str) -> None:
-    kind = (
-        {"kind": "directive", "activation": 0.5} if strategy == "tiers" else {"category": "c", "priority": 1}
-    )
-    table = {"priority": 1, "budget_tokens": budget, "may_overflow": False}
-    raw = {"name": "p", "version": "1", "strategy": strategy, "counter": counter, "budget_tokens": budget}
-    if strategy == "categories":
-        raw["categories"] = {"c": table}
+@given(contents=st.lists(strange, max_size=12), budget=budgets)
+def test_tiers(counter: str, contents: list[str], budget: int) -> None:
+    kind = {"kind": "directive", "activation": 0.5}
     offered = [{"id": f"c{n}", "content": content, **kind} for n, content in enumerate(contents)]
-    outcome = answer(request(offered, budget_tokens=budget), parse_policy(raw))
-    check(outcome, counter, budget)
+    policy = parse_policy({"name": "p", "version": "1", "strategy": "tiers", "counter": counter})
+    check(answer(request(offered, budget_tokens=budget), policy), counter, budget)
+
+
+@every_counter
+@SETTINGS
+@given(contents=st.lists(strange, max_size=30))
+def test_categories(counter: str, contents: list[str]) -> None:
+    kind = {"category": "c", "priority": 1}
+    offered = [{"id": f"c{n}", "content": content, **kind} for n, content in enumerate(contents)]
+    category = {"priority": 1, "budget_tokens": 100, "may_overflow": False}
+    raw = {"name": "p", "version": "1", "strategy": "categories", "counter": counter, "budget_tokens": 100}
+    check(answer(request(offered), parse_policy({**raw, "categories": {"c": category}})), counter, 100)
 
 
 @every_counter

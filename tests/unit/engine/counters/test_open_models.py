@@ -35,7 +35,7 @@ def test_every_counter_is_installed_without_a_load() -> None:
 
 
 @every_counter
-def test_another_version_of_the_library_counts_the_same(name: str) -> None:
+def test_another_version_of_the_library_counts_the_same(name: ModelCounter) -> None:
     assert COUNTERS[name].digest == f"sha256:{DIGESTS[name]}"
 
 

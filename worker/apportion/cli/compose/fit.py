@@ -14,7 +14,7 @@ from apportion.cli._settings import read_settings, with_settings
 
 if TYPE_CHECKING:
     from apportion.core.results import ContextDecision
-    from apportion.doors.fitting import Fitted
+    from apportion.doors.fitting import Fitted, LocalSessions
     from apportion.settings import Settings
 
 app = typer.Typer(add_completion=False)
@@ -73,15 +73,13 @@ def fit(  # noqa: PLR0913 - a command takes its flags by name
       apportion fit body.json --model claude-opus-4-7 > fitted.json
       apportion fit - --limit 100000 --session chat-1.session --decision decision.json < body.json
     """
-    from apportion.doors.fitting import FitError, FitOptions, LocalSessions
+    from apportion.doors.fitting import FitError, FitOptions
     from apportion.doors.fitting import fit as fit_chat
-    from apportion.engine.assembly import create_catalogue, create_engine
 
     require_distinct(file, output, decision, session)
     require_free(output, "--output", force=force)
     require_free(decision, "--decision", force=force)
     settings = read_settings(ctx)
-    engine = create_engine(settings)
     rows = {} if session is None else _read_rows(session)
     body = _read_body(file)
     if model is not None and isinstance(body, dict):
@@ -92,9 +90,7 @@ def fit(  # noqa: PLR0913 - a command takes its flags by name
             limit,
             session_id=None if session is None else session.name,
             model=model,
-            client=LocalSessions(
-                create_catalogue(settings), models=engine.models, counters=engine.counters, rows=rows
-            ),
+            client=_local_sessions(settings, rows),
             options=FitOptions(policy=policy),
         )
     except FitError as error:
@@ -107,6 +103,14 @@ def fit(  # noqa: PLR0913 - a command takes its flags by name
         for row in rows.values():
             session.write_bytes(row)
     _summarize(fitted)
+
+
+def _local_sessions(settings: "Settings", rows: dict[str, bytes]) -> "LocalSessions":
+    from apportion.doors.fitting import LocalSessions
+    from apportion.engine.assembly import create_catalogue, create_engine
+
+    engine, catalogue = create_engine(settings), create_catalogue(settings)
+    return LocalSessions(catalogue, models=engine.models, counters=engine.counters, rows=rows)
 
 
 def _read_body(file: Path | None) -> Any:

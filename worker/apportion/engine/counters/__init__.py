@@ -4,7 +4,6 @@ Importing this module loads no vocabulary.
 """
 
 from collections.abc import Iterator, Mapping
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
@@ -13,12 +12,10 @@ from apportion.core.text.tokens import ESTIMATORS, CounterName, ModelCounter, To
 from apportion.engine.counters.bpe import PATTERNS
 from apportion.engine.counters.bpe import exact_counter as exact_counter
 from apportion.engine.counters.claude.counter import FAMILIES, claude_counter
-from apportion.engine.counters.files import load_file_counter
-from apportion.engine.counters.open_models import LIBRARY, open_model_counter
+from apportion.engine.counters.libraries import OPEN_MODELS_LIBRARY, file_counter, open_model_counter
 
 _ESTIMATORS = {counter.name: counter for counter in ESTIMATORS}
 _OPEN_MODELS = frozenset(ModelCounter)
-_file_counter = cache(load_file_counter)
 
 
 class _Counters(Mapping[str, TokenCounter]):
@@ -37,7 +34,7 @@ class _Counters(Mapping[str, TokenCounter]):
         if name in _OPEN_MODELS:
             return open_model_counter(name)
         if name in self._files:
-            return _file_counter(name, self._files[name])
+            return file_counter(name, self._files[name])
         return exact_counter(name) if name in PATTERNS else _ESTIMATORS[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -64,4 +61,4 @@ def counters_with(files: Mapping[str, str | Path]) -> Mapping[str, TokenCounter]
 
 def is_installed(name: str, counters: Mapping[str, TokenCounter] = COUNTERS) -> bool:
     """Return whether the counter of that name can be loaded here."""
-    return find_spec(LIBRARY) is not None if name in _OPEN_MODELS else name in counters
+    return find_spec(OPEN_MODELS_LIBRARY) is not None if name in _OPEN_MODELS else name in counters

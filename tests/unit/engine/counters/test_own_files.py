@@ -25,7 +25,7 @@ from apportion.core.errors import EventError
 from apportion.core.strategies import parse_policy
 from apportion.engine.assembly import create_engine
 from apportion.engine.counters import COUNTERS, counters_with
-from apportion.engine.counters.files import CounterFileError
+from apportion.engine.counters.libraries import CounterFileError
 from apportion.settings import load_settings
 
 POLICIES = Path(apportion.__file__).parent / "engine/policies"
@@ -74,7 +74,7 @@ def test_a_file_counts_the_tokens_of_its_library_and_is_known_by_its_digest(
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("r.tiktoken", b"IQ== 0\n", "has ranks and no pattern, so that texts cannot be split"),
+        ("r.tiktoken", b"IQ== 0\n", "has ranks but no pattern to split texts"),
         ("r.txt", b"", "is not named .json or .model"),
         ("r.json", b"{}", "is no tokenizer"),
         ("r.model", b"no model", "is no tokenizer"),
