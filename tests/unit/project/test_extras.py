@@ -22,6 +22,9 @@ OF_THE_WORKER = (
     "mode",
     "prometheus_client",
     "numpy",
+    "sentencepiece",
+    "splintr",
+    "tokenizers",
     "tree_sitter",
 )
 BARE = f"""
@@ -137,6 +140,22 @@ def test_a_composition_that_needs_an_absent_library_names_its_extra(changes: Any
     assert (ended.exit_code, ended.out) == (2, "")
     assert ended.err.startswith(
         f"apportion: missing_extra: {missing}, and it is not installed: run `pip install "
+    )
+
+
+@pytest.mark.parametrize(
+    ("counter", "library"),
+    [("qwen3", "splintr"), ("file:mine", "tokenizers"), ("file:pieces", "sentencepiece")],
+)
+def test_a_counter_that_needs_an_absent_library_names_its_extra(counter: str, library: str) -> None:
+    Path("mine.json").write_text("{}", "utf-8")
+    Path("pieces.model").write_bytes(b"")
+    flags = "--counters mine=mine.json,pieces=pieces.model"
+    ended = ran(BARE, f"count --counter {counter} {flags} events")
+    assert (ended.exit_code, ended.out) == (2, "")
+    assert ended.err == (
+        f"apportion: missing_extra: counts by {counter} need {library}, and it is not installed: "
+        "run `pip install 'apportion[counters]'`\n"
     )
 
 

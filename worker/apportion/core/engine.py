@@ -37,19 +37,37 @@ class Engine(Struct, frozen=True):
     models: Models = Models()
 
     def load_counters(self, policies: Iterable[Policy]) -> None:
-        """Load the counters of policies now, so that no answer waits for one to load."""
+        """Load the counters of policies now, so that no answer waits for one to load.
+
+        Raises:
+            EventError, MissingExtraError: as raised by `counter`.
+        """
         for policy in policies:
             row = self.models.find(policy.model or "")
             if policy.counter != BY_MODEL:
-                self.counters[policy.counter]
+                self.counter(policy.counter)
             if row is not None:
-                self.counters[row.counter]
+                self.counter(row.counter)
+
+    def counter(self, name: str) -> TokenCounter:
+        """Return the counter of that name.
+
+        Raises:
+            EventError: there is none. Only the name of a user's file can be missing.
+            MissingExtraError: its library is not installed.
+        """
+        try:
+            return self.counters[name]
+        except KeyError:
+            text = f"no counter is named {name}; name its file in the setting `counters`"
+            raise EventError(ErrorCode.UNKNOWN_COUNTER, text, "$.policy") from None
 
     def measure(self, request: ContextRequest, policy: Policy) -> Measure:
         """Return the counter of a request, and the model that it or its policy names.
 
         Raises:
-            EventError: the policy counts by a model that is not named, or has no row in the table.
+            EventError: the policy counts by a model that is not named, or has no row in the table, or the
+                counter is unknown.
         """
         name, pointer = policy.model, "$.policy"
         if request.model is not UNSET:
@@ -59,8 +77,8 @@ class Engine(Struct, frozen=True):
             raise EventError(ErrorCode.MISSING_FIELD, text, "$.model")
         if name and (policy.counter == BY_MODEL or policy.by_model):
             row = self.models.row(name, pointer)
-            return Measure(self.counters[row.counter], row, row)
+            return Measure(self.counter(row.counter), row, row)
         named = self.models.find(name) if name else None
         counters = {named.counter} if named else self.models.counters_of(request.provider or "")
         is_foreign = bool(counters) and policy.counter not in counters
-        return Measure(self.counters[policy.counter], named, is_foreign=is_foreign)
+        return Measure(self.counter(policy.counter), named, is_foreign=is_foreign)

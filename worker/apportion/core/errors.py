@@ -30,6 +30,7 @@ class ErrorCode(StrEnum):
     POLICY_CHANGED = "policy_changed"
     UNKNOWN_POLICY = "unknown_policy"
     UNKNOWN_MODEL = "unknown_model"
+    UNKNOWN_COUNTER = "unknown_counter"
     UNKNOWN_LANE = "unknown_lane"
     UNKNOWN_KIND = "unknown_kind"
     UNKNOWN_CATEGORY = "unknown_category"

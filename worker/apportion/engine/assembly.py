@@ -8,6 +8,7 @@ from apportion.core.engine import Engine
 from apportion.core.models import Models
 from apportion.core.policies.catalogue import Catalogue
 from apportion.core.policies.timeline import Timeline
+from apportion.engine.counters import counters_with
 from apportion.engine.default import ENGINE
 from apportion.engine.models import load_models
 from apportion.engine.policies import load_catalogue
@@ -24,6 +25,7 @@ def create_engine(settings: Settings) -> Engine:
     """
     return replace(
         ENGINE,
+        counters=counters_with(settings.counter_files),
         secrets=read_secrets(settings),
         omitted_max=settings.decision_omitted_max,
         models=create_models(settings),

@@ -25,7 +25,7 @@ from apportion.doors.fitting import (
     fit,
     fit_async,
 )
-from apportion.doors.fitting.call_model import known_model, table_of
+from apportion.doors.fitting.call_model import known_model
 from apportion.doors.fitting.shapes.form import ShapedChat
 
 _WAIT_S = 5.0
@@ -128,7 +128,7 @@ class Fitter:
             raise self._no_answer() from None
 
     def _of_call(self, session_id: str | None, model: object) -> dict[str, Any]:
-        known = known_model(table_of(self._client), model)
+        known = known_model(self._client, model)
         named = self._arguments["options"].model or (known and known.name)
         return {"session_id": self._require_session_id(session_id), "model": named, **self._arguments}
 

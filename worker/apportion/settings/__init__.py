@@ -35,6 +35,7 @@ from apportion.core.memory import COMPOSITIONS_MAX_BYTES
 from apportion.core.results import DeadLetterValue, Detail
 from apportion.settings.cluster import ClusterSettings
 from apportion.settings.value_types import (
+    CounterFiles,
     Fraction,
     LogFormat,
     OptionalFingerprintSecret,
@@ -86,6 +87,9 @@ class Settings(ClusterSettings):
     """Folder of policy files, in addition to the built-in ones."""
     models_file: OptionalPath = None
     """Table of models in TOML, whose rows come before the built-in ones."""
+    counters: CounterFiles = ()
+    """Counters file:NAME by the files of tokenizers (tokenizer.json, or SentencePiece's .model): NAME=path,
+    NAME=path; in the file of settings a table of NAME = "path"."""
     policy_settle_s: Seconds = 60.0
     """Delay until a published policy, or its removal, applies, in seconds: it applies to events that are
     recorded later than this. The same in all workers."""
@@ -198,6 +202,11 @@ class Settings(ClusterSettings):
     def origin(self, name: str) -> str:
         """Return the source of a setting's value: a flag, a variable, a file's path or `default`."""
         return self._origins.get(name, DEFAULT)
+
+    @property
+    def counter_files(self) -> dict[str, str]:
+        """The path of each counter's file, by NAME."""
+        return dict(named.split("=", 1) for named in self.counters)
 
     @property
     def bounds(self) -> Bounds:
@@ -345,8 +354,13 @@ def _owner_hint(path: Path, error: OSError) -> str:
 
 
 def _with_paths_from(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
+    def placed(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: placed(path) for name, path in value.items()}
+        return str(folder / value) if isinstance(value, str) else value
+
     return {
-        name: str(folder / value) if name in PATHS and isinstance(value, str) else value
+        name: placed(value) if name in PATHS or name == "counters" else value
         for name, value in values.items()
     }
 

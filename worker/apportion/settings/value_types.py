@@ -78,6 +78,11 @@ def _split(value: Any) -> Any:
     return tuple(parts) if isinstance(parts, list) else parts
 
 
+def _listed(value: Any) -> Any:
+    """Return a table of the file as a tuple of `key=value`; another value stays."""
+    return tuple([f"{key}={part}" for key, part in value.items()]) if isinstance(value, dict) else value
+
+
 def _at_least_one(addresses: tuple[str, ...]) -> tuple[str, ...]:
     if not addresses:
         raise PydanticCustomError("empty", "expected at least one")
@@ -104,6 +109,9 @@ ReplyHeader = Annotated[
     str, _matches(f"(?i:{_HEADER})", "1 to 64 of A-Z a-z 0-9 . _ -, and no header that answers have anyway")
 ]
 ReplyHeaders = Annotated[tuple[ReplyHeader, ...], BeforeValidator(_split), Field(max_length=16)]
+_FILE = r"[A-Za-z0-9._-]{1,64}=.+"
+CounterFile = Annotated[str, _matches(_FILE, "NAME=path, with a name of 1 to 64 of A-Z a-z 0-9 . _ -")]
+CounterFiles = Annotated[tuple[CounterFile, ...], BeforeValidator(_listed), BeforeValidator(_split)]
 TopicName = Annotated[str, _matches(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}", "1 to 249 of A-Z a-z 0-9 . _ -")]
 TopicPrefix = Annotated[str, _matches(r"[a-zA-Z0-9._-]{0,200}", "up to 200 of A-Z a-z 0-9 . _ -")]
 AppId = Annotated[str, _matches(r"[a-zA-Z0-9._-]{1,200}", "1 to 200 of A-Z a-z 0-9 . _ -")]

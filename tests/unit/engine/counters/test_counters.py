@@ -21,7 +21,7 @@ from tiktoken._educational import SimpleBytePairEncoding
 from tools.compare_counts import ASCII, OTHERS, differences, runs, strings, vocabulary
 from tools.vocabularies import files, rank_file, tokens_of
 
-from apportion.core.text.tokens import CounterName
+from apportion.core.text.tokens import CounterName, ModelCounter
 from apportion.engine.counters import COUNTERS, bpe, exact_counter
 
 EXACT = ("o200k_base", "cl100k_base")
@@ -296,8 +296,9 @@ def test_a_contraction_with_a_long_s_is_counted_as_tiktoken_does(
 
 
 def test_every_counter_that_a_policy_may_name_is_there_under_its_name() -> None:
-    assert [counter.name for counter in COUNTERS.values()] == list(CounterName)
-    assert len({counter.digest for counter in COUNTERS.values()}) == len(CounterName)
+    names = [*CounterName, *ModelCounter]
+    assert [counter.name for counter in COUNTERS.values()] == names
+    assert len({counter.digest for counter in COUNTERS.values()}) == len(names)
 
 
 def test_no_counter_answers_to_another_name() -> None:

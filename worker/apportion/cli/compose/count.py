@@ -12,7 +12,7 @@ from apportion.cli._settings import read_settings, with_settings
 app = typer.Typer(add_completion=False)
 
 
-@app.command(cls=with_settings("models_file"))
+@app.command(cls=with_settings("models_file", "counters"))
 def count(
     ctx: typer.Context,
     files: Annotated[

@@ -14,7 +14,7 @@ from apportion.cli._settings import read_settings, with_settings
 
 if TYPE_CHECKING:
     from apportion.core.results import ContextDecision
-    from apportion.doors.fitting import Fitted
+    from apportion.doors.fitting import Fitted, LocalSessions
     from apportion.settings import Settings
 
 app = typer.Typer(add_completion=False)
@@ -23,7 +23,7 @@ _CHANGED = ("cleared", "shortened")
 """The fidelities of messages that are not sent as they came."""
 
 
-@app.command(cls=with_settings("policies", "models_file", "decision_detail"))
+@app.command(cls=with_settings("policies", "models_file", "counters", "decision_detail"))
 def fit(  # noqa: PLR0913 - a command takes its flags by name
     ctx: typer.Context,
     file: Annotated[
@@ -73,9 +73,8 @@ def fit(  # noqa: PLR0913 - a command takes its flags by name
       apportion fit body.json --model claude-opus-4-7 > fitted.json
       apportion fit - --limit 100000 --session chat-1.session --decision decision.json < body.json
     """
-    from apportion.doors.fitting import FitError, FitOptions, LocalSessions
+    from apportion.doors.fitting import FitError, FitOptions
     from apportion.doors.fitting import fit as fit_chat
-    from apportion.engine.assembly import create_catalogue, create_models
 
     require_distinct(file, output, decision, session)
     for path, option in ((output, "--output"), (decision, "--decision")):
@@ -90,7 +89,7 @@ def fit(  # noqa: PLR0913 - a command takes its flags by name
             limit,
             session_id=None if session is None else session.name,
             model=model,
-            client=LocalSessions(create_catalogue(settings), models=create_models(settings), rows=rows),
+            client=_local_sessions(settings, rows),
             options=FitOptions(policy=policy),
         )
     except FitError as error:
@@ -103,6 +102,14 @@ def fit(  # noqa: PLR0913 - a command takes its flags by name
         for row in rows.values():
             session.write_bytes(row)
     _summarize(fitted)
+
+
+def _local_sessions(settings: "Settings", rows: dict[str, bytes]) -> "LocalSessions":
+    from apportion.doors.fitting import LocalSessions
+    from apportion.engine.assembly import create_catalogue, create_engine
+
+    engine, catalogue = create_engine(settings), create_catalogue(settings)
+    return LocalSessions(catalogue, models=engine.models, counters=engine.counters, rows=rows)
 
 
 def _read_body(file: Path | None) -> Any:

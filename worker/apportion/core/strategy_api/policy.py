@@ -28,7 +28,7 @@ from apportion.core.digests import digest
 from apportion.core.event_time import event_time_us
 from apportion.core.events import MAX_INTEGER, Opt, Timestamp
 from apportion.core.results import Limits, PolicyRef
-from apportion.core.text.tokens import OWN_COUNTER, CounterName
+from apportion.core.text.tokens import OWN_COUNTER, CounterName, ModelCounter
 
 _ALWAYS_US = -(2**63)
 """A time before any event; with an offset, an event may be before the year 1 in UTC."""
@@ -41,17 +41,17 @@ PolicyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
 ModelName = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f]{1,128}$")]
 BY_MODEL = "model"
 """The value of `counter` in policies that count by the request's model."""
-_COUNTERS = frozenset(CounterName)
+_COUNTERS = (*CounterName, *ModelCounter)
 
 
 def _counter(value: str) -> str:
     """Return the name of a counter, or raise ValueError."""
     if value == BY_MODEL or value in _COUNTERS or OWN_COUNTER.fullmatch(value):
         return value
-    raise ValueError(f"expected one of {', '.join(CounterName)}, {BY_MODEL}, or file:NAME")
+    raise ValueError(f"expected one of {', '.join(_COUNTERS)}, {BY_MODEL}, or file:NAME")
 
 
-_COUNTER_SCHEMA = {"anyOf": [{"enum": [*CounterName, BY_MODEL]}, {"pattern": f"^{OWN_COUNTER.pattern}$"}]}
+_COUNTER_SCHEMA = {"anyOf": [{"enum": [*_COUNTERS, BY_MODEL]}, {"pattern": f"^{OWN_COUNTER.pattern}$"}]}
 CounterChoice = Annotated[
     str, AfterValidator(_counter), WithJsonSchema({"type": "string", **_COUNTER_SCHEMA})
 ]

@@ -10,7 +10,9 @@ A *seam* is a position that no token of any counter spans:
 
 The patterns of the encodings (`apportion.engine.counters.bpe`) have no match across a seam, and the matches
 on one side do not depend on the other side: only punctuation includes the line ends and the `/` after it. So
-the sum of the counts between seams is the count of the whole.
+the sum of the counts between seams is the count of the whole. The same holds for the vocabularies of open
+models, except Gemma's, which has pieces across seams (`> </` and `▁`). A user's file may have others. Their
+reckoned counts may differ from the count of the whole, as on the grid below.
 
 A stretch of more than 16,384 code points without a seam is cut on a *grid*: every 6,144 code points from its
 last seam on. The sum of these counts is near the count of the whole, and may differ. `Correction` counts the

@@ -15,7 +15,7 @@ from apportion.core.text.characters import words
 
 
 class CounterName(StrEnum):
-    """The names of counters in policies; an engine has all of them."""
+    """The names of counters that every engine has."""
 
     CHARS4 = "chars4"
     BYTES4 = "bytes4"
@@ -25,6 +25,20 @@ class CounterName(StrEnum):
     CLAUDE_3 = "claude-3"
     CLAUDE_4_7 = "claude-4.7"
     CLAUDE_4_8 = "claude-4.8"
+
+
+class ModelCounter(StrEnum):
+    """The names of counters by open models' vocabularies, which the extra `counters` installs."""
+
+    GEMMA3 = "gemma3"
+    GEMMA4 = "gemma4"
+    LLAMA3 = "llama3"
+    QWEN3 = "qwen3"
+    DEEPSEEK_V3 = "deepseek_v3"
+    MISTRAL_V3 = "mistral_v3"
+    KIMI_K2 = "kimi_k2"
+    KIMI_K3 = "kimi_k3"
+    GLM4 = "glm4"
 
 
 OWN_COUNTER = re.compile(r"file:[A-Za-z0-9._-]{1,64}")

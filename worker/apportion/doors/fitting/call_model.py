@@ -9,6 +9,7 @@ from msgspec import Struct, json
 
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.models import NO_FRAME, Frame, Model, Models
+from apportion.core.text.tokens import TokenCounter
 from apportion.doors.fitting.results import FitError
 from apportion.doors.fitting.shapes.form import ShapedChat
 from apportion.engine.counters import COUNTERS, is_installed
@@ -43,13 +44,21 @@ def table_of(client: Any) -> Models:
     return table if isinstance(table, Models) else builtin_models()
 
 
-def known_model(table: Models, name: object) -> CallModel | None:
+def counters_of(client: Any) -> Mapping[str, TokenCounter]:
+    """Return the counters of a client that has them, or else all counters but those of files."""
+    counters = getattr(client, "counters", None)
+    return counters if isinstance(counters, Mapping) else COUNTERS
+
+
+def known_model(client: Any, name: object) -> CallModel | None:
     """Return a model that the caller did not name for counting; None if it cannot be counted here."""
-    row = table.find(name) if isinstance(name, str) and name else None
-    return CallModel(str(name), row) if row is not None and is_installed(row.counter) else None
+    row = table_of(client).find(name) if isinstance(name, str) and name else None
+    if row is None or not is_installed(row.counter, counters_of(client)):
+        return None
+    return CallModel(str(name), row)
 
 
-def model_of(table: Models, named: str | None, chat: ShapedChat) -> CallModel:
+def model_of(client: Any, named: str | None, chat: ShapedChat) -> CallModel:
     """Return the model that a call names, or else the known model in its body.
 
     Raises:
@@ -57,11 +66,23 @@ def model_of(table: Models, named: str | None, chat: ShapedChat) -> CallModel:
     """
     if named is None:
         body = chat.given if isinstance(chat.given, Mapping) else {}
-        return known_model(table, body.get("model") or body.get("modelId")) or CallModel()
+        return known_model(client, body.get("model") or body.get("modelId")) or CallModel()
     try:
-        return CallModel(named, table.row(named, "$.model"))
+        return CallModel(named, table_of(client).row(named, "$.model"))
     except EventError as error:
         raise FitError(error.code, error.message, error.pointer) from None
+
+
+def find_counter(counters: Mapping[str, TokenCounter], name: str) -> TokenCounter:
+    """Return the counter of that name.
+
+    Raises:
+        FitError: there is none.
+    """
+    if name not in counters:
+        message = f"the client has no counter {name}; give it `counters`, with the file of {name}"
+        raise FitError(ErrorCode.UNKNOWN_COUNTER, message, "$.client")
+    return counters[name]
 
 
 @cache
@@ -74,7 +95,7 @@ def warn_of_mismatch(provider: str, counter: str) -> None:
     )
 
 
-def window_limit(model: CallModel, chat: ShapedChat) -> int:
+def window_limit(model: CallModel, chat: ShapedChat, counters: Mapping[str, TokenCounter]) -> int:
     """Return the window of a model less its answer and less the tools in the body.
 
     Raises:
@@ -89,13 +110,13 @@ def window_limit(model: CallModel, chat: ShapedChat) -> int:
         nested = body.get(field)
         wanted.append(nested.get(inner) if isinstance(nested, Mapping) else None)
     answer_tokens = next((number for number in wanted if isinstance(number, int)), row.answer_tokens)
-    return row.window_tokens - answer_tokens - _tools_tokens(row, body)
+    return row.window_tokens - answer_tokens - _tools_tokens(row, body, counters)
 
 
-def _tools_tokens(row: Model, body: Mapping[str, Any]) -> int:
+def _tools_tokens(row: Model, body: Mapping[str, Any], counters: Mapping[str, TokenCounter]) -> int:
     tools = body.get("tools") or body.get("toolConfig")
     if not tools:
         return 0
     number = len(tools) if isinstance(tools, list) else 1
     text = json.encode(tools, enc_hook=str).decode()
-    return COUNTERS[row.counter].count(text) + row.frame.tools + number * row.frame.tool
+    return find_counter(counters, row.counter).count(text) + row.frame.tools + number * row.frame.tool

@@ -7,7 +7,6 @@ from msgspec.structs import replace
 
 from apportion.core.errors import EventError
 from apportion.doors.fitting.artifacts import Artifacts
-from apportion.doors.fitting.call_model import table_of
 from apportion.doors.fitting.local_sessions import LocalSessions
 from apportion.doors.fitting.results import AsyncFitClient, FitClient, FitOptions, Fitted
 from apportion.doors.fitting.shapes import read_chat
@@ -45,7 +44,7 @@ def fit(  # noqa: PLR0913 - callers name the arguments
         Exception: the client's own errors.
     """
     chat, asked = read_chat(messages), LocalSessions() if client is None else client
-    call = read_call(chat, limit_tokens, session_id, artifacts, _with_model(options, model), table_of(asked))
+    call = read_call(chat, limit_tokens, session_id, artifacts, _with_model(options, model), asked)
     steps = fit_steps(call)
     request = next(steps)
     try:
@@ -79,7 +78,7 @@ async def fit_async(  # noqa: PLR0913 - likewise
     """
     chat = read_chat(messages)
     options = _with_model(options, model)
-    steps = fit_steps(read_call(chat, limit_tokens, session_id, artifacts, options, table_of(client)))
+    steps = fit_steps(read_call(chat, limit_tokens, session_id, artifacts, options, client))
     request = next(steps)
     try:
         while True:

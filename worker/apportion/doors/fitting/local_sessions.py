@@ -1,7 +1,7 @@
 """Sessions in this process, for `fit` without a gateway."""
 
 from collections import UserDict
-from collections.abc import Iterable, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from functools import cache
 from threading import Lock
 from typing import BinaryIO
@@ -76,8 +76,11 @@ class RememberingCounter:
 class _RememberingCounters(dict[str, TokenCounter]):
     """Counters by name; exact ones remember counts. A counter loads when it is first looked up."""
 
+    def __init__(self, counters: Mapping[str, TokenCounter]) -> None:
+        self._counters = counters
+
     def __missing__(self, name: str) -> TokenCounter:
-        counter = COUNTERS[name]
+        counter = self._counters[name]
         self[name] = counter if isinstance(counter, Estimator) else RememberingCounter(counter)
         return self[name]
 
@@ -90,12 +93,14 @@ class LocalSessions:
         policies: Iterable[Policy] = (),
         *,
         models: Models | None = None,
+        counters: Mapping[str, TokenCounter] = COUNTERS,
         rows: MutableMapping[str, bytes] | None = None,
         events: BinaryIO | None = None,
         decisions: BinaryIO | None = None,
     ) -> None:
         """Start with the built-in policies and `policies`; `models` replaces the built-in table of models.
 
+        `counters` can have the counters of own files, too: `counters_with({"mine": "tokenizer.json"})`.
         `rows` keeps the sessions' rows by session key. By default, memory holds the last 10,000
         sessions, at most 64 MiB of rows. Accepted events and their decisions are written as JSON lines to the
         given files, which `apportion verify` reads.
@@ -103,7 +108,8 @@ class LocalSessions:
         catalogue = Catalogue([*_builtin_policies(), *policies])
         memory = Memory(_COMPOSITIONS_MAX, _COUNTS_MAX)
         self.models = builtin_models() if models is None else models
-        engine = Engine(ENGINE_VERSION, _RememberingCounters(), models=self.models)
+        self.counters = counters
+        engine = Engine(ENGINE_VERSION, _RememberingCounters(counters), models=self.models)
         self._composer = Composer(engine, catalogue, "fit", memory)
         self._rows = RecentRows() if rows is None else rows
         self._events, self._decisions = events, decisions

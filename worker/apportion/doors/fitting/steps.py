@@ -20,10 +20,17 @@ from apportion.core.bounds import Bounds
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Candidate, ContextRequest, Conversation
 from apportion.core.history import is_text, text_of
-from apportion.core.models import Models
 from apportion.core.results import ContextComposed, ContextDecision, Status
+from apportion.core.text.tokens import TokenCounter
 from apportion.doors.fitting.artifacts import Artifacts, candidates_of
-from apportion.doors.fitting.call_model import CallModel, model_of, warn_of_mismatch, window_limit
+from apportion.doors.fitting.call_model import (
+    CallModel,
+    counters_of,
+    find_counter,
+    model_of,
+    warn_of_mismatch,
+    window_limit,
+)
 from apportion.doors.fitting.results import FitAnswer, FitError, FitOptions, Fitted
 from apportion.doors.fitting.shapes.form import KeptMessage, SentMessage, ShapedChat, is_blank
 from apportion.engine.counters import COUNTERS
@@ -81,6 +88,7 @@ class FitCall(Struct, frozen=True, dict=True):
     request_id: str
     requested_at: datetime
     model: CallModel = CallModel()
+    counters: Mapping[str, TokenCounter] = COUNTERS
 
     @property
     def overhead_tokens(self) -> int:
@@ -163,16 +171,16 @@ def read_call(
     session_id: str | None,
     artifacts: Artifacts | None,
     options: FitOptions,
-    table: Models,
+    client: Any,
 ) -> FitCall:
-    """Return a call with its defaults.
+    """Return a call with its defaults; the client may have a table of models and counters.
 
     Raises:
         FitError: an artifact is no candidate, `artifacts_tokens` is negative, messages get no tokens, or the
             model or its window is unknown.
     """
-    model = model_of(table, options.model, chat)
-    limit_tokens = window_limit(model, chat) if limit_tokens is None else limit_tokens
+    model, counters = model_of(client, options.model, chat), counters_of(client)
+    limit_tokens = window_limit(model, chat, counters) if limit_tokens is None else limit_tokens
     try:
         limit_tokens = operator.index(limit_tokens)
     except TypeError:
@@ -180,7 +188,9 @@ def read_call(
     request_id, requested_at = options.request_id or str(uuid4()), options.requested_at or datetime.now(UTC)
     candidates = None if artifacts is None else candidates_of(artifacts)
     session_id = session_id or request_id
-    call = FitCall(chat, limit_tokens, session_id, candidates, options, request_id, requested_at, model)
+    call = FitCall(
+        chat, limit_tokens, session_id, candidates, options, request_id, requested_at, model, counters
+    )
     if call.artifacts_tokens < 0 or call.chat_tokens <= 0:
         message = "the limit leaves no tokens for messages; raise it, or lower artifacts_tokens"
         raise FitError(Status.INFEASIBLE, message, "$.limit_tokens")
@@ -208,7 +218,7 @@ def fit_steps(call: FitCall) -> Steps:
         answer = yield _artifacts_request(call, call.artifacts)
         text, artifacts_decision = answer.composed.text or "", _decision_of(answer)
         _require_one_counter(decision, artifacts_decision)
-    count = COUNTERS[composed.tokens.counter].count
+    count = find_counter(call.counters, composed.tokens.counter).count
     sent, system, tokens = _with_artifacts(call, kept, text, count)
     _require_last(chat, sent, decision)
     used_tokens = composed.tokens.used + tokens + _open_with_user(call, kept, sent, count)

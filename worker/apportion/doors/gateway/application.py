@@ -32,7 +32,7 @@ from apportion.doors.gateway.backend import (
 )
 from apportion.doors.gateway.numbers import GatewayNumbers
 from apportion.doors.gateway.problems import ProblemError, internal_error, of_http, refused, response_of
-from apportion.engine.assembly import create_models
+from apportion.engine.assembly import create_engine
 from apportion.settings import Settings
 
 if TYPE_CHECKING:  # its library is an extra
@@ -60,7 +60,7 @@ class GatewayApp:
     ) -> None:
         """`openapi` is the document of the paths, in JSON. Without `spans`, calls have no span."""
         self._settings = settings
-        self._bounds, self._models = settings.bounds, create_models(settings)
+        self._bounds, self._engine = settings.bounds, create_engine(settings)
         self._access = access
         self._backend = backend
         self._openapi = openapi
@@ -155,7 +155,7 @@ class GatewayApp:
             span = request.get(_SPAN)
             if span and call.session_id:
                 span.name_session(call.session_id)
-            client = fits.BackendClient(self._backend, self._bounds, _trace_of(request), self._models)
+            client = fits.BackendClient(self._backend, self._bounds, _trace_of(request), self._engine)
             seconds = calls.wait_s(request.headers.getall("Prefer", ()), self._settings.gateway_wait_s)
             async with self._deadline(seconds, call.options.request_id or UNSET):
                 answer = encode(await fits.fitted(call, size, client))

@@ -12,9 +12,9 @@ from msgspec import UNSET, DecodeError, Meta, Struct, ValidationError, json
 from msgspec.structs import replace
 
 from apportion.core.bounds import Bounds
+from apportion.core.engine import Engine
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import ContextRequest, Opt
-from apportion.core.models import Models
 from apportion.core.nesting import is_deeper
 from apportion.core.results import ContextComposed, ContextDecision
 from apportion.core.wire.codec import decode, encode
@@ -80,9 +80,9 @@ _decision = json.Decoder(ContextDecision)
 class BackendClient:
     """A gateway's backend as the client of `fit`. It keeps the answers in their order."""
 
-    def __init__(self, backend: Backend, bounds: Bounds, trace: TraceHeaders, models: Models) -> None:
+    def __init__(self, backend: Backend, bounds: Bounds, trace: TraceHeaders, engine: Engine) -> None:
         self._backend, self._bounds, self._trace = backend, bounds, trace
-        self.models = models
+        self.models, self.counters = engine.models, engine.counters
         self.answers: list[GatewayAnswer] = []
 
     async def compose(self, request: ContextRequest, /, *, with_decision: bool) -> _DecodedAnswer:
