@@ -129,6 +129,11 @@ export interface ContextRequest {
    */
   model?: string;
   /**
+   * The provider of a model that is not named. The decision says if none of its models counts as the policy
+   * does.
+   */
+  provider?: string;
+  /**
    * Replaces the policy's total, up to its `budget_tokens_max`; 0 disables.
    */
   budget_tokens?: number;
@@ -538,7 +543,7 @@ export interface ContextDecision {
   counter: CounterRef;
   model?: ModelRef;
   /**
-   * True if the model counts by another counter than the policy.
+   * True if the model, or else the provider, counts by another counter than the policy.
    */
   counter_mismatch?: boolean;
   digests: Digests;

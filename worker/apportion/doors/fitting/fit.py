@@ -1,7 +1,7 @@
 """The functions `fit`, in this process or through a gateway, and `fit_async`."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from msgspec.structs import replace
 
@@ -36,7 +36,6 @@ def fit(  # noqa: PLR0913 - callers name the arguments
 
     Tokens are those of `model`, or else of the `model` in a body, if the table of models has it. Without a
     limit, it is the model's window less its greatest answer, or less `max_tokens` of the body.
-
     `LocalSessions` as client keeps sessions in this process. A call without client or id is its own session.
 
     Raises:
@@ -51,8 +50,7 @@ def fit(  # noqa: PLR0913 - callers name the arguments
         while True:
             request = steps.send(asked.compose(request, with_decision=True))
     except StopIteration as ended:
-        fitted: Fitted = ended.value
-        return fitted
+        return cast("Fitted", ended.value)
     except EventError as error:
         raise placed(error, chat, request) from None
     finally:
