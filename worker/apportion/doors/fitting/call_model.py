@@ -8,7 +8,8 @@ from typing import Any
 from msgspec import Struct, json
 
 from apportion.core.errors import ErrorCode, EventError
-from apportion.core.models import NO_FRAME, Frame, Model, Models
+from apportion.core.models import NO_FRAME, NO_SCALE, Frame, Model, Models
+from apportion.core.text.scaled_counter import scaled_counter
 from apportion.doors.fitting.results import FitError
 from apportion.doors.fitting.shapes.form import ShapedChat
 from apportion.engine.counters import COUNTERS, is_installed
@@ -98,4 +99,5 @@ def _tools_tokens(row: Model, body: Mapping[str, Any]) -> int:
         return 0
     number = len(tools) if isinstance(tools, list) else 1
     text = json.encode(tools, enc_hook=str).decode()
-    return COUNTERS[row.counter].count(text) + row.frame.tools + number * row.frame.tool
+    counter = scaled_counter(COUNTERS[row.counter], (row.scale or NO_SCALE).json)
+    return counter.count(text) + row.frame.tools + number * row.frame.tool

@@ -78,7 +78,6 @@ def choose(task: ConversationTask, counted: CountedChat, prompt: PromptCuts, par
     shortener = Shortener(
         (*task.own.conversation.messages, as_message(task.own.conversation.new_message)),
         counted,
-        task.counter,
     )
     history = shortener.history(caps, counted.free)
     parts_of_newest = 1
@@ -106,13 +105,10 @@ def _room(task: ConversationTask, counted: CountedChat, prompt: PromptCuts, part
 class Shortener:
     """The shorter forms of a chat's messages."""
 
-    def __init__(
-        self, messages: Sequence[dict[str, Any]], counted: CountedChat, counter: TokenCounter
-    ) -> None:
+    def __init__(self, messages: Sequence[dict[str, Any]], counted: CountedChat) -> None:
         """Start with all messages, the new one last."""
         self._messages = messages
         self._counted = counted
-        self._counter = counter
         self._callers = counted.chat.callers
 
     def history(self, caps: Caps, indices: Iterable[int]) -> dict[int, Form]:
@@ -161,14 +157,15 @@ class Shortener:
         forms = {}
         for index in indices:
             tokens, is_result = self._counted.texts[index], index in self._callers
+            counter = self._counted.counter_of(index)
             if not 0 < share < self._size(index) or not self._can_be_shorter(index):
                 continue
             if is_result and (share < _LEAST_TOKENS or self._counted.contents[index] - tokens > share):
                 marker = result_marker(self._callers[index][1], self._counted.given[index])
-                forms[index] = Form(marker, self._counter.count(marker), is_cleared=True)
+                forms[index] = Form(marker, counter.count(marker), is_cleared=True)
                 continue
-            content = shortened(self._messages[index].get("content"), tokens, share, self._counter)
-            forms[index] = Form(content, self._counter.count(text_of(content)))
+            content = shortened(self._messages[index].get("content"), tokens, share, counter)
+            forms[index] = Form(content, counter.count(text_of(content)))
         return {
             index: form
             for index, form in forms.items()
