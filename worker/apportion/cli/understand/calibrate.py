@@ -20,7 +20,7 @@ app = typer.Typer(add_completion=False)
 
 
 @app.command(cls=with_settings("models_file", "policies"))
-def calibrate(
+def calibrate(  # noqa: PLR0913 - a command takes its flags by name
     ctx: typer.Context,
     tables: Annotated[Path, typer.Argument(metavar="TABLES", help="A folder of apportion sink.")],
     *,
@@ -31,6 +31,12 @@ def calibrate(
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="The table of models to write.")
     ] = Path("models.toml"),
+    metrics: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Also write how far the decisions' counts were off, for Prometheus."
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
     """Learn how a provider counts, from usage events and the decisions of their requests.
@@ -38,7 +44,8 @@ def calibrate(
     Fits the fixed tokens of a request, a message and a result, and factors for text and for messages of
     tools. Every fifth event is not learned from; the figures show how the row counts it. The file has the
     row for the setting models_file, and the same tables give the same file. It needs 50 events whose
-    decisions were counted by the model's present row. Needs the extras analytics and query.
+    decisions were counted by the model's present row. Needs the extras analytics and query. --metrics writes
+    gauges for the text files of Prometheus's node exporter, as docs/models.md shows.
 
     Examples:
       apportion calibrate tables --model claude-opus-4-7
@@ -62,6 +69,8 @@ def calibrate(
         made = learn(opened, base, create_catalogue(settings), quantile, advance)
     version = f"calibrated-{made.newest:%Y-%m-%d}"
     output.write_text(f'version = "{version}"\n\n[[models]]\n{_lines(made.row)}', encoding="utf-8")
+    if metrics is not None:
+        metrics.write_text(_gauges(made.row.name, made.before), encoding="utf-8")
     for reason, number in sorted(made.skipped.items()):
         typer.echo(f"skipped: {number:,} {reason}")
     for name, fit in (("decisions", made.before), ("learned", made.learned), ("held out", made.held_out)):
@@ -74,6 +83,15 @@ def _described(fit: "Fit") -> str:
     return (
         f"{fit.events:,} requests, {fit.under / fit.events:.1%} under, mean margin {fit.margin:.1%}, "
         f"residuals p50 {middle:.1%}, p95 {high:.1%}, max {most:.1%}"
+    )
+
+
+def _gauges(model: str, fit: "Fit") -> str:
+    """Return gauges in Prometheus's text format: requests, requests under, and the mean excess as a share."""
+    gauges = {"requests": fit.events, "under_requests": fit.under, "mean_excess_ratio": f"{fit.margin:.6f}"}
+    return "".join(
+        f'# TYPE apportion_provider_{name} gauge\napportion_provider_{name}{{model="{model}"}} {value}\n'
+        for name, value in gauges.items()
     )
 
 

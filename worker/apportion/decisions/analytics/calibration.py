@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
-from itertools import combinations, pairwise
+from itertools import combinations
 from math import ceil, sqrt
 from statistics import NormalDist, fmean, stdev
 from typing import Any
@@ -29,7 +29,7 @@ from apportion.decisions.analytics.queries import load_query
 from apportion.decisions.analytics.source import naming_bad_tables
 
 EVENTS_MIN = 50
-_CONFIDENCE = 0.95
+_CONFIDENCE = 0.99
 _HELD_OUT = 5
 """Every fifth event is not learned from, by the digest of its request id."""
 _BATCH_ROWS = 500
@@ -78,7 +78,7 @@ class Calibrated(Struct, frozen=True, kw_only=True):
     learned: Fit
     held_out: Fit
     before: Fit
-    """The decisions' own counts, of the events that were not learned from."""
+    """The decisions' own counts of all events."""
     skipped: Mapping[str, int]
 
 
@@ -92,8 +92,9 @@ def calibrate(
     """Return the row of a model with the frame and the scale that the usage events imply.
 
     `base` is the row under which the decisions were made. The coefficients have the least relative squares
-    and are not negative. A common factor then covers the quantile of the learning events, and the same
-    quantile of a normal distribution with 95 % confidence. `advance` is called with the rows read.
+    and are not negative. A common factor then covers the quantile of the learning events. If their errors are
+    normal, it also leaves at most half of the allowed share under, with 99 % confidence. `advance` is called
+    with the number of rows read.
 
     Raises:
         CalibrationError: fewer than 50 events can be used.
@@ -108,13 +109,13 @@ def calibrate(
         raise CalibrationError(text)
     newest = max(event.used_at for event in events).astimezone(UTC)
     row = _calibrated(base, _learn(learning, quantile), len(events), newest)
-    before = np.array([event.decision_tokens for event in held_out])
+    before = np.array([event.decision_tokens for event in events])
     return Calibrated(
         row=row,
         newest=newest,
         learned=_fit(learning, _predicted(row, learning)),
         held_out=_fit(held_out, _predicted(row, held_out)),
-        before=_fit(held_out, before),
+        before=_fit(events, before),
         skipped=skipped,
     )
 
@@ -135,54 +136,64 @@ def _read(
         while batch := rows.fetchmany(_BATCH_ROWS):
             for values in batch:
                 row = dict(zip(columns, values, strict=True))
-                if isinstance(parts := _parts(row, base, policies.get(row["policy_digest"])), str):
-                    skipped[parts] += 1
+                policy = policies.get(row["policy_digest"])
+                reason = _unusable(row, base, policy)
+                if policy is None or reason:
+                    skipped[reason] += 1
                     continue
                 numbers = row["input_tokens"], row["tokens_used"]
+                parts = _parts(row, base, policy)
                 events.append(CountedRequest(row["request_id"], row["used_at"], *numbers, parts))
             done += len(batch)
             advance(done)
     return events
 
 
-def _parts(row: Mapping[str, Any], base: Model, policy: Policy | None) -> tuple[int, ...] | str:
-    """Return the parts of a decision in the counter's tokens, or the reason for which it is skipped."""
+def _unusable(row: Mapping[str, Any], base: Model, policy: Policy | None) -> str:
+    """Return the reason for which a decision is skipped, or an empty text."""
     if row["counter_name"] != base.counter:
         return "decisions by another counter"
     if policy is None:
         return "decisions by policies that are not in the settings"
-    is_by_model = policy.counter == BY_MODEL or (policy.by_model and row["model_digest"] is not None)
-    if is_by_model and row["model_digest"] != base.digest:
+    if _is_by_model(row, policy) and row["model_digest"] != base.digest:
         return "decisions by another row of the model"
+    if isinstance(policy, ConversationPolicy) and row["parts"] is None:
+        return "decisions without candidates (decision_detail)"
+    return ""
+
+
+def _is_by_model(row: Mapping[str, Any], policy: Policy) -> bool:
+    return policy.counter == BY_MODEL or (policy.by_model and row["model_digest"] is not None)
+
+
+def _parts(row: Mapping[str, Any], base: Model, policy: Policy) -> tuple[int, ...]:
+    """Return the parts of a decision, in the counter's tokens without frame and scale."""
+    is_by_model = _is_by_model(row, policy)
     frame, scale = (base.frame, base.scale or NO_SCALE) if is_by_model else (NO_FRAME, NO_SCALE)
-    if not isinstance(policy, ConversationPolicy):
+    if not isinstance(policy, ConversationPolicy):  # a text is sent as one message
         fixed = frame.request + frame.message if is_by_model and base.scale else 0
         return 1, 1, 0, _unscaled(row["tokens_used"] - fixed, scale.text), 0
-    if row["parts"] is None:
-        return "decisions without candidates (decision_detail)"
+    parts = {part["id"]: part for part in sorted(row["parts"], key=lambda part: _place(part["id"]))}
+    text, json, messages, has_prompt = 0, 0, [*parts.values()], "system_prompt" in parts
+    if has_prompt:
+        text += _unscaled(messages.pop(0)["tokens"], scale.text)
+    parts["new_message"]["tokens"] -= frame.request + frame.message * has_prompt
     overhead = frame.message or policy.conversation.message_overhead_tokens
-    parts = sorted(row["parts"], key=lambda part: _place(part["id"]))
-    has_prompt = parts[0]["id"] == "system_prompt"
-    messages = parts[1:] if has_prompt else parts
-    kinds = [part["kind"] for part in messages]
-    # A call's message is directly before its results.
-    calls = [first == "assistant" and second == "tool" for first, second in pairwise([*kinds, ""])]
-    text = _unscaled(parts[0]["tokens"], scale.text) if has_prompt else 0
-    json = 0
-    for index, (part, kind, is_call) in enumerate(zip(messages, kinds, calls, strict=True)):
-        tokens = part["tokens"] - overhead
-        if is_call:
-            results = next((n for n, each in enumerate(kinds[index + 1 :]) if each != "tool"), len(kinds))
-            tokens -= frame.call * min(results, len(kinds) - index - 1)
-        if part["id"] == "new_message":
-            tokens -= frame.request + frame.message * has_prompt
-        if kind == "tool":
+    # A call's message is directly before its results. Its calls are as many as its results.
+    results = 0
+    for message in reversed(messages):
+        tokens = message["tokens"] - overhead
+        if message["kind"] == "tool":
             json += _unscaled(tokens - frame.result, scale.json)
-        elif is_call:
-            json += _unscaled(tokens, scale.json)
+            results += 1
+            continue
+        if message["kind"] == "assistant" and results:
+            json += _unscaled(tokens - frame.call * results, scale.json)
         else:
             text += _unscaled(tokens, scale.text)
-    return 1, len(parts), kinds.count("tool"), text, json
+        results = 0
+    number = sum(message["kind"] == "tool" for message in messages)
+    return 1, len(parts), number, text, json
 
 
 def _place(name: str) -> int:
@@ -208,17 +219,17 @@ def _learn(events: Sequence[CountedRequest], quantile: float) -> Sequence[float]
                 best, least = np.zeros(len(_PARTS)), loss
                 best[list(chosen)] = own
     ratios = np.sort(1 / np.maximum(matrix @ best, 1e-9))
-    rank = min(ceil((len(ratios) + 1) * quantile), len(ratios)) - 1
-    normal, certain = NormalDist().inv_cdf(quantile), NormalDist().inv_cdf(_CONFIDENCE)
-    deviations = normal + certain * sqrt(1 / len(ratios) + normal**2 / (2 * len(ratios)))
-    factor = max(float(ratios[rank]), fmean(ratios) + deviations * stdev(ratios))
+    covered = float(ratios[ceil(len(ratios) * quantile) - 1])
+    aim, certain = NormalDist().inv_cdf((1 + quantile) / 2), NormalDist().inv_cdf(_CONFIDENCE)
+    deviations = aim + certain * sqrt((1 + aim**2 / 2) / len(ratios))
+    factor = max(covered, fmean(ratios) + deviations * stdev(ratios))
     return [float(number) * factor for number in best]
 
 
 def _calibrated(base: Model, numbers: Sequence[float], events: int, newest: datetime) -> Model:
     request, message, result, text, json = numbers
-    scale = [min(max(ceil(WHOLE * factor), 100), 10_000) for factor in (text, json)]
-    scale = [permille if permille > 100 else max(scale) for permille in scale]  # noqa: PLR2004 - a kind without events
+    larger = max(text, json)  # for media, and for a kind without events
+    scale = [min(max(ceil(WHOLE * (factor or larger)), 100), 10_000) for factor in (text, json, larger)]
     frame = Frame(
         request=ceil(request),
         message=max(ceil(message), 1),  # 0 is unknown
@@ -227,7 +238,7 @@ def _calibrated(base: Model, numbers: Sequence[float], events: int, newest: date
         tools=base.frame.tools,
     )
     source = f"calibrated on {events} events, {newest:%Y-%m-%d}"
-    corrected = Scale(*scale, max(scale))
+    corrected = Scale(text=scale[0], json=scale[1], media=scale[2])
     return replace(base, frame=frame, scale=corrected, source=source, checked=newest.date())
 
 
