@@ -110,17 +110,23 @@ def _choose(
         cached = memory.compositions.get(policy.digest, key, event_us, ttl_us)
         if cached is not None:
             return cached, key, True
-    answer = _composed(accepted, task)
+    answer, has_room = _composed(accepted, task)
     if "candidates" in accepted.strategy.reads:
         assert len(answer.verdicts) == len(task.candidates), "a strategy accounts for every candidate"
-    made = account(answer, None if accepted.status is Status.COMPOSED else _WITHHELD[accepted.status])
+    if accepted.status is Status.COMPOSED:
+        withheld = None if has_room else Reason.BUDGET_EXCEEDED
+    else:
+        withheld = _WITHHELD[accepted.status]
+    made = account(answer, withheld)
     if key:
         memory.compositions.put(policy.digest, key, event_us, made, ttl_us=ttl_us, entries_max=entries_max)
     return made, key, False
 
 
-def _composed(accepted: Accepted, task: Task[Policy, Any]) -> Verdicts:
-    """Return the strategy's answer. If a model's scale corrects the counts of a text, the total is corrected.
+def _composed(accepted: Accepted, task: Task[Policy, Any]) -> tuple[Verdicts, bool]:
+    """Return the strategy's answer, and whether the limit leaves room for a token of it.
+
+    If a model's scale corrects the counts of a text, the total is corrected.
 
     The strategy composes in the counter's tokens, within `(limit - frame) * 1000 // scale.text`. The tokens
     used are multiplied by the scale, rounded up, and the frame of a request with one message is added. So
@@ -129,13 +135,13 @@ def _composed(accepted: Accepted, task: Task[Policy, Any]) -> Verdicts:
     """
     model = task.model
     if model is None or model.scale is None or "conversation" in accepted.strategy.reads:
-        return accepted.strategy.compose(task)
+        return accepted.strategy.compose(task), True
     fixed, permille = model.frame.request + model.frame.message, model.scale.text
     limit_tokens = max(task.limit_tokens - fixed, 0) * WHOLE // permille
     answer = accepted.strategy.compose(replace(task, limit_tokens=limit_tokens))
     if not answer.used_tokens:
-        return answer
-    return replace(answer, used_tokens=scale_tokens(answer.used_tokens, permille) + fixed)
+        return answer, limit_tokens > 0
+    return replace(answer, used_tokens=scale_tokens(answer.used_tokens, permille) + fixed), True
 
 
 def _task(accepted: Accepted, measure: Measure, memory: Memory) -> Task[Policy, Any]:
