@@ -191,7 +191,8 @@ def test_a_scale_corrects_each_message_by_its_kind() -> None:
     )
     fixed = {"new_message": 7 + 3 + 7, "system_prompt": 0, "messages/1": 7 + 5, "messages/2": 7 + 2}
     for before, after in zip(plain.candidates, scaled.candidates, strict=True):
-        assert before.tokens and after.tokens
+        assert before.tokens
+        assert after.tokens
         own = fixed.get(before.id, 7)
         permille = 2_000 if before.id in {"messages/1", "messages/2"} else 1_500
         assert after.tokens == own + -(-(before.tokens - own) * permille // 1_000), before.id
