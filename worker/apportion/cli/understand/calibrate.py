@@ -14,7 +14,7 @@ from apportion.cli._settings import read_settings, with_settings
 
 if TYPE_CHECKING:
     from apportion.core.models import Model
-    from apportion.decisions.analytics.calibration import Fit
+    from apportion.decisions.analytics.calibration import RowErrors
 
 app = typer.Typer(add_completion=False)
 
@@ -78,7 +78,7 @@ def calibrate(  # noqa: PLR0913 - a command takes its flags by name
     typer.echo(f"{output}: {made.row.name}, {made.row.source}")
 
 
-def _described(fit: "Fit") -> str:
+def _described(fit: "RowErrors") -> str:
     middle, high, most = fit.residuals
     return (
         f"{fit.events:,} requests, {fit.under / fit.events:.1%} under, mean margin {fit.margin:.1%}, "
@@ -86,7 +86,7 @@ def _described(fit: "Fit") -> str:
     )
 
 
-def _gauges(model: str, fit: "Fit") -> str:
+def _gauges(model: str, fit: "RowErrors") -> str:
     """Return gauges in Prometheus's text format: requests, requests under, and the mean excess as a share."""
     gauges = {"requests": fit.events, "under_requests": fit.under, "mean_excess_ratio": f"{fit.margin:.6f}"}
     return "".join(

@@ -59,8 +59,8 @@ class CountedRequest(Struct, frozen=True):
         return int.from_bytes(sha256(self.request_id.encode()).digest()[:8]) % _HELD_OUT == 0
 
 
-class Fit(Struct, frozen=True):
-    """The predictions of a row for some events, relative to the provider's counts."""
+class RowErrors(Struct, frozen=True):
+    """The errors of a row's predictions for some events, relative to the provider's counts."""
 
     events: int
     under: int
@@ -75,9 +75,9 @@ class Calibrated(Struct, frozen=True, kw_only=True):
 
     row: Model
     newest: datetime
-    learned: Fit
-    held_out: Fit
-    before: Fit
+    learned: RowErrors
+    held_out: RowErrors
+    before: RowErrors
     """The decisions' own counts of all events."""
     skipped: Mapping[str, int]
 
@@ -248,7 +248,7 @@ def _predicted(row: Model, events: Sequence[CountedRequest]) -> Any:
     return np.array([event.parts for event in events], dtype=float) @ np.array(weights)
 
 
-def _fit(events: Sequence[CountedRequest], predicted: Any) -> Fit:
+def _fit(events: Sequence[CountedRequest], predicted: Any) -> RowErrors:
     excess = predicted / np.array([event.provider_tokens for event in events]) - 1
     middle, high, most = (float(number) for number in np.quantile(abs(excess), (0.5, 0.95, 1)))
-    return Fit(len(events), int(np.sum(excess < 0)), float(np.mean(excess)), (middle, high, most))
+    return RowErrors(len(events), int(np.sum(excess < 0)), float(np.mean(excess)), (middle, high, most))

@@ -10,6 +10,7 @@ from msgspec import Struct, json
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.models import NO_FRAME, NO_SCALE, Frame, Model, Models
 from apportion.core.text.scaled_counter import scaled_counter
+from apportion.core.text.tokens import TokenCounter
 from apportion.doors.fitting.results import FitError
 from apportion.doors.fitting.shapes.form import ShapedChat
 from apportion.engine.counters import COUNTERS, is_installed
@@ -36,6 +37,11 @@ class CallModel(Struct, frozen=True):
     def frame(self) -> Frame:
         """The frame of the model; all zero if it is unknown."""
         return NO_FRAME if self.row is None else self.row.frame
+
+    def corrected(self, counter: TokenCounter) -> TokenCounter:
+        """Return a counter with the model's factor for text."""
+        scale = None if self.row is None else self.row.scale
+        return counter if scale is None else scaled_counter(counter, scale.text)
 
 
 def table_of(client: Any) -> Models:

@@ -211,7 +211,8 @@ def fit_steps(call: FitCall) -> Steps:
         if answer.composed.tokens.counter != composed.tokens.counter:
             message = "both policies need the same counter, so that their counts add up"
             raise FitError(ErrorCode.INVALID_POLICY, message, "$.options.artifacts_policy", decision)
-    count = COUNTERS[composed.tokens.counter].count
+    counter = COUNTERS[composed.tokens.counter]
+    count = (counter if composed.tokens.model is UNSET else call.model.corrected(counter)).count
     sent, system, tokens = _with_artifacts(call, kept, text, count)
     _require_last(chat, sent, decision)
     used_tokens = composed.tokens.used + tokens + _open_with_user(call, kept, sent, count)
