@@ -22,7 +22,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from apportion.core.models import NO_FRAME, NO_SCALE, Frame, Model, Scale
-from apportion.core.strategies.conversation.policy import ConversationPolicy
 from apportion.core.strategy_api.policy import BY_MODEL, Policy
 from apportion.core.text.scaled_counter import WHOLE
 from apportion.decisions.analytics.queries import load_query
@@ -33,6 +32,7 @@ _CONFIDENCE = 0.99
 _HELD_OUT = 5
 """Every fifth event is not learned from, by the digest of its request id."""
 _BATCH_ROWS = 500
+_CHATS = "conversation"
 _PARTS = ("request", "message", "result", "text", "json")
 _SELECT_NAMES = "SELECT DISTINCT coalesce(gen_ai_request_model, gen_ai_response_model, '') FROM usage"
 
@@ -157,7 +157,7 @@ def _unusable(row: Mapping[str, Any], base: Model, policy: Policy | None) -> str
         return "decisions by policies that are not in the settings"
     if _is_by_model(row, policy) and row["model_digest"] != base.digest:
         return "decisions by another row of the model"
-    if isinstance(policy, ConversationPolicy) and row["parts"] is None:
+    if row["policy_strategy"] == _CHATS and row["parts"] is None:
         return "decisions without candidates (decision_detail)"
     return ""
 
@@ -166,11 +166,11 @@ def _is_by_model(row: Mapping[str, Any], policy: Policy) -> bool:
     return policy.counter == BY_MODEL or (policy.by_model and row["model_digest"] is not None)
 
 
-def _parts(row: Mapping[str, Any], base: Model, policy: Policy) -> tuple[int, ...]:
+def _parts(row: Mapping[str, Any], base: Model, policy: Any) -> tuple[int, ...]:
     """Return the parts of a decision, in the counter's tokens without frame and scale."""
     is_by_model = _is_by_model(row, policy)
     frame, scale = (base.frame, base.scale or NO_SCALE) if is_by_model else (NO_FRAME, NO_SCALE)
-    if not isinstance(policy, ConversationPolicy):  # a text is sent as one message
+    if row["policy_strategy"] != _CHATS:  # a text is sent as one message
         fixed = frame.request + frame.message if is_by_model and base.scale else 0
         return 1, 1, 0, _unscaled(row["tokens_used"] - fixed, scale.text), 0
     parts = {part["id"]: part for part in sorted(row["parts"], key=lambda part: _place(part["id"]))}

@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from msgspec import Struct, json
+from msgspec import UNSET, Struct, json
 
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.models import NO_FRAME, NO_SCALE, Frame, Model, Models
+from apportion.core.results import ComposedTokens
 from apportion.core.text.scaled_counter import scaled_counter
 from apportion.core.text.tokens import TokenCounter
 from apportion.doors.fitting.results import FitError
@@ -38,10 +39,14 @@ class CallModel(Struct, frozen=True):
         """The frame of the model; all zero if it is unknown."""
         return NO_FRAME if self.row is None else self.row.frame
 
-    def corrected(self, counter: TokenCounter) -> TokenCounter:
-        """Return a counter with the model's factor for text."""
-        scale = None if self.row is None else self.row.scale
-        return counter if scale is None else scaled_counter(counter, scale.text)
+    def counter_of(self, tokens: ComposedTokens) -> TokenCounter:
+        """Return the counter of a composed chat's texts."""
+        counter, row = COUNTERS[tokens.counter], self.row
+        return (
+            counter
+            if row is None or tokens.model is UNSET
+            else scaled_counter(counter, (row.scale or NO_SCALE).text)
+        )
 
 
 def table_of(client: Any) -> Models:

@@ -26,7 +26,6 @@ from apportion.doors.fitting.artifacts import Artifacts, candidates_of
 from apportion.doors.fitting.call_model import CallModel, model_of, warn_of_mismatch, window_limit
 from apportion.doors.fitting.results import FitAnswer, FitError, FitOptions, Fitted
 from apportion.doors.fitting.shapes.form import KeptMessage, SentMessage, ShapedChat, is_blank
-from apportion.engine.counters import COUNTERS
 
 Steps: TypeAlias = Generator[ContextRequest, FitAnswer, Fitted]
 
@@ -211,8 +210,7 @@ def fit_steps(call: FitCall) -> Steps:
         if answer.composed.tokens.counter != composed.tokens.counter:
             message = "both policies need the same counter, so that their counts add up"
             raise FitError(ErrorCode.INVALID_POLICY, message, "$.options.artifacts_policy", decision)
-    counter = COUNTERS[composed.tokens.counter]
-    count = (counter if composed.tokens.model is UNSET else call.model.corrected(counter)).count
+    count = call.model.counter_of(composed.tokens).count
     sent, system, tokens = _with_artifacts(call, kept, text, count)
     _require_last(chat, sent, decision)
     used_tokens = composed.tokens.used + tokens + _open_with_user(call, kept, sent, count)

@@ -46,7 +46,13 @@ class MessageCounters(Struct, frozen=True):
         """Return the tokens of each text, which comes with the index of its message."""
         if self.is_plain:
             return self.text.count_many([text for _, text in texts])
-        return [(self.tools if index in of_tools else self.text).count(text) for index, text in texts]
+        counts = [0] * len(texts)
+        for counter, is_of_tools in ((self.text, False), (self.tools, True)):
+            places = [n for n, (index, _) in enumerate(texts) if (index in of_tools) is is_of_tools]
+            own = counter.count_many([texts[place][1] for place in places])
+            for place, tokens in zip(places, own, strict=True):
+                counts[place] = tokens
+        return counts
 
     def media_tokens(self, tokens: int) -> int:
         """Return the tokens of media as the provider counts them."""
