@@ -57,7 +57,8 @@ def calibrate(  # noqa: PLR0913 - a command takes its flags by name
     require_place(output, "--output", force=force)
     settings = read_settings(ctx)
     try:
-        base = create_models(settings).row(model, "--model")
+        table = create_models(settings)
+        base = table.row(model, "--model")
     except EventError as error:
         raise CommandError(error.code, f"{model}: {error.message}", ExitCode.USAGE) from None
     with needing_extra("analytics,query"):
@@ -66,7 +67,7 @@ def calibrate(  # noqa: PLR0913 - a command takes its flags by name
     if not is_tables(tables):
         raise typer.BadParameter(f"{tables} holds no tables of apportion sink", param_hint="TABLES")
     with open_tables([tables]) as opened, progress("reading", None) as advance:
-        made = learn(opened, base, create_catalogue(settings), quantile, advance)
+        made = learn(opened, table, base, create_catalogue(settings), quantile, advance)
     version = f"calibrated-{made.newest:%Y-%m-%d}"
     output.write_text(f'version = "{version}"\n\n[[models]]\n{_lines(made.row)}', encoding="utf-8")
     if metrics is not None:

@@ -21,7 +21,7 @@ from duckdb import DuckDBPyConnection
 from msgspec import Struct
 from msgspec.structs import replace
 
-from apportion.core.models import NO_FRAME, NO_SCALE, Frame, Model, Scale
+from apportion.core.models import NO_FRAME, NO_SCALE, Frame, Model, Models, Scale
 from apportion.core.strategy_api.policy import BY_MODEL, Policy
 from apportion.core.text.scaled_counter import WHOLE
 from apportion.decisions.analytics.queries import load_query
@@ -84,6 +84,7 @@ class Calibrated(Struct, frozen=True, kw_only=True):
 
 def calibrate(
     tables: DuckDBPyConnection,
+    models: Models,
     base: Model,
     policies: Iterable[Policy],
     quantile: float,
@@ -91,16 +92,19 @@ def calibrate(
 ) -> Calibrated:
     """Return the row of a model with the frame and the scale that the usage events imply.
 
-    `base` is the row under which the decisions were made. The coefficients have the least relative squares
-    and are not negative. A common factor then covers the quantile of the learning events. If their errors are
-    normal, it also leaves at most half of the allowed share under, with 99 % confidence. `advance` is called
-    with the number of rows read.
+    `base` is the row of `models` under which the decisions were made. The coefficients have the least
+    relative squares and are not negative. A common factor then covers the quantile of the learning events.
+    If their errors are normal, it also leaves at most half of the allowed share under, with 99 % confidence.
+    `advance` is called with the number of rows read.
 
     Raises:
         CalibrationError: fewer than 50 events can be used.
     """
     skipped: Counter[str] = Counter()
-    events = _read(tables, base, {policy.digest: policy for policy in policies}, skipped, advance)
+    with naming_bad_tables():
+        found = tables.execute(_SELECT_NAMES).fetchall()
+    names = [name for (name,) in found if models.find(name) == base]
+    events = _read(tables, names, base, {policy.digest: policy for policy in policies}, skipped, advance)
     learning = [event for event in events if not event.is_held_out]
     held_out = [event for event in events if event.is_held_out]
     if len(events) < EVENTS_MIN or not held_out:
@@ -122,6 +126,7 @@ def calibrate(
 
 def _read(
     tables: DuckDBPyConnection,
+    names: Sequence[str],
     base: Model,
     policies: Mapping[str, Policy],
     skipped: Counter[str],
@@ -129,7 +134,6 @@ def _read(
 ) -> list[CountedRequest]:
     events: list[CountedRequest] = []
     with naming_bad_tables():
-        names = [name for (name,) in tables.execute(_SELECT_NAMES).fetchall() if base.matches(name.lower())]
         rows = tables.execute(load_query("calibration").sql, {"names": names})
         assert rows.description is not None
         columns, done = [column[0] for column in rows.description], 0
@@ -157,7 +161,8 @@ def _unusable(row: Mapping[str, Any], base: Model, policy: Policy | None) -> str
         return "decisions by policies that are not in the settings"
     if _is_by_model(row, policy) and row["model_digest"] != base.digest:
         return "decisions by another row of the model"
-    if row["policy_strategy"] == _CHATS and row["parts"] is None:
+    listed = {part["id"] for part in row["parts"] or ()}
+    if row["policy_strategy"] == _CHATS and "new_message" not in listed:
         return "decisions without candidates (decision_detail)"
     return ""
 
