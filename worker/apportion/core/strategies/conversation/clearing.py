@@ -74,7 +74,8 @@ def clearable_results(counted: CountedChat, table: ToolResultsPolicy) -> Clearab
         _, name = callers[index]
         if name not in table.exclude:
             markers[index] = result_marker(name, counted.given[index])
-    counts = [counted.counter_of(index).count(marker) for index, marker in markers.items()]
+    assert counted.counters is not None, "only a counted chat is cleared"
+    counts = counted.counters.tools.count_many(list(markers.values()))
     saved = {
         index: counted.contents[index] - tokens
         for index, tokens in zip(markers, counts, strict=True)
