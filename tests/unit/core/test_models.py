@@ -9,9 +9,10 @@ from support.asking import asked, calls, conversation_policy, result, says
 from support.composing import ENGINE, answer, candidate, entry_of, lanes_policy, request
 
 from apportion.core import image_rules
+from apportion.core.canonical_json import canonical_json
 from apportion.core.compose import Answered
 from apportion.core.errors import EventError
-from apportion.core.models import CacheRules, Frame, Model, Models
+from apportion.core.models import CacheRules, Frame, Model, Models, Scale
 from apportion.core.session.row import EMPTY, Session
 from apportion.core.strategy_api.policy import PolicyError
 
@@ -178,3 +179,65 @@ def test_breakpoints_before_the_least_cached_length_are_left_out() -> None:
         assert composed.tokens.model == "large"
         marks[least_tokens] = [(point.items, point.ttl) for point in composed.breakpoints or ()]
     assert marks == {1: [(1, "5m"), (4, "5m")], 30: [(4, "5m")], 10_000: []}
+
+
+SCALED = Models((replace(LARGE, scale=Scale(text=1_500, json=2_000, media=3_000)), BYTES))
+
+
+def test_a_scale_corrects_each_message_by_its_kind() -> None:
+    history = asked(conversation={"messages": HISTORY, "new_message": "n" * 8, "system_prompt": "p" * 40})
+    requested = replace(history, model="large")
+    plain, scaled = (
+        answer(requested, CHAT_BY_MODEL, engine=replace(ENGINE, models=models)).decision
+        for models in (TABLE, SCALED)
+    )
+    fixed = {"new_message": 7 + 3 + 7, "system_prompt": 0, "messages/1": 7 + 5, "messages/2": 7 + 2}
+    for before, after in zip(plain.candidates, scaled.candidates, strict=True):
+        assert before.tokens
+        assert after.tokens
+        own = fixed.get(before.id, 7)
+        permille = 2_000 if before.id in {"messages/1", "messages/2"} else 1_500
+        assert after.tokens == own + -(-(before.tokens - own) * permille // 1_000), before.id
+    assert scaled.tokens.used == sum(entry.tokens or 0 for entry in scaled.candidates if entry.fidelity)
+
+
+def test_a_scale_bounds_a_text_by_the_corrected_count() -> None:
+    candidates = [candidate(f"c{number}", 50) for number in range(20)]
+    engine, fixed = replace(ENGINE, models=SCALED), 3 + 7
+    for limit in (5, fixed, 200, 333, 700, 5_000):
+        requested = request(candidates, model="large", budget_tokens=limit)
+        outcome = answer(requested, BY_MODEL, engine=engine)
+        used, count = (
+            outcome.composed.tokens.used,
+            ENGINE.counters["chars4"].count(outcome.composed.text or ""),
+        )
+        assert used <= limit
+        assert used == (-(-count * 1_500 // 1_000) + fixed if count else 0)
+
+
+def test_cleared_and_shortened_messages_stay_within_the_limit_of_a_scale() -> None:
+    history = [
+        message
+        for number in range(12)
+        for message in (calls(f"c{number}"), result(f"c{number}", "word " * 300), says("user", "text " * 200))
+    ]
+    rule = conversation_policy(
+        6_000, 500, 5_000, 500, counter="model", tool_results={"keep": 2}, shorten={"message_tokens": 100}
+    )
+    question = replace(asked(conversation={"messages": history, "new_message": "n"}), model="large")
+    outcome = answer(question, rule, engine=replace(ENGINE, models=SCALED))
+    total, count = 3, ENGINE.counters["chars4"].count
+    for message in outcome.composed.messages or ():
+        fixed, permille = (7 + 2, 2_000) if message["role"] == "tool" else (7, 1_500)
+        text = message["content"] or ""
+        if "tool_calls" in message:
+            text, fixed, permille = canonical_json(message["tool_calls"]).decode(), 7 + 5, 2_000
+        total += fixed - (-count(text) * permille // 1_000)
+    assert outcome.composed.tokens.used == total <= 6_000
+    forms = {entry.fidelity for entry in outcome.decision.candidates}
+    assert {"cleared", "shortened"} <= forms
+
+
+def test_a_row_without_a_scale_has_the_digest_of_earlier_versions() -> None:
+    assert BYTES.digest == "sha256:dfcc60951a962803251e3e0261516a1c1d4e5e28494540291ded578784f4940c"
+    assert BYTES.digest != replace(BYTES, scale=Scale()).digest

@@ -22,6 +22,9 @@ OF_PROMETHEUS = {
 }
 """Metrics that Prometheus and its client have for any process."""
 
+OF_CALIBRATE = {"apportion_provider_requests", "apportion_provider_under_requests"}
+"""Gauges of `apportion calibrate --metrics`, which a test of the command checks."""
+
 
 def rules() -> list[dict[str, Any]]:
     [group] = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]
@@ -30,7 +33,7 @@ def rules() -> list[dict[str, Any]]:
 
 
 def scraped_names() -> set[str]:
-    names = set(OF_PROMETHEUS)
+    names = OF_PROMETHEUS | OF_CALIBRATE
     for metric in METRICS:
         parts = ("_bucket", "_sum", "_count") if metric.kind is MetricKind.HISTOGRAM else ("",)
         names |= {metric.name + part for part in parts}

@@ -18,7 +18,7 @@ from apportion.version import ENGINE_VERSION, __version__
 _PANELS = {
     "try_out": ("demo", "workload"),
     "compose": ("compose", "fit", "count", "gateway", "run", "send"),
-    "understand": ("verify", "explain", "replay", "report", "mcp", "sink"),
+    "understand": ("verify", "explain", "replay", "report", "calibrate", "mcp", "sink"),
     "operate": ("topics", "policies", "models", "health", "config", "fingerprint", "snapshot", "forget"),
 }
 COMMANDS = {name: panel for panel, names in _PANELS.items() for name in names}

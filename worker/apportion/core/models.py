@@ -22,6 +22,7 @@ from apportion.core.results import ModelRef
 
 Tokens = Annotated[int, Meta(ge=0, le=2**53 - 1)]
 Permille = Annotated[int, Meta(ge=0, le=1_000_000)]
+Factor = Annotated[int, Meta(ge=100, le=10_000)]
 Ttl: TypeAlias = Literal["5m", "30m", "1h", "24h"]
 TTL_SECONDS: Mapping[Ttl, int] = {"5m": 300, "30m": 1_800, "1h": 3_600, "24h": 86_400}
 RowName = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9._-]{0,63}$")]
@@ -45,6 +46,20 @@ class Frame(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 NO_FRAME = Frame()
+
+
+class Scale(Struct, frozen=True, forbid_unknown_fields=True):
+    """The provider's tokens for 1,000 of the counter's, by kind of part.
+
+    `json` is for messages with tool calls and for results, `media` for media, `text` for all others.
+    """
+
+    text: Factor = 1_000
+    json: Factor = 1_000
+    media: Factor = 1_000
+
+
+NO_SCALE = Scale()
 
 
 class CacheRules(Struct, frozen=True, forbid_unknown_fields=True):
@@ -85,6 +100,8 @@ class Model(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=
     image: Literal["area", "tiles", "patches"] | ImageRule | Tokens | None = None
     """The rule for images, or its name; see `core.image_rules`."""
     frame: Frame = Frame()
+    scale: Scale | None = None
+    """The correction of counts, as `apportion calibrate` learns it; None changes nothing."""
     cache: CacheRules | None = None
     source: str = ""
     checked: date | None = None
@@ -95,7 +112,7 @@ class Model(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=
     @cached_property
     def digest(self) -> str:
         """The digest of the row. Source, day and version are no part of it, because no rule reads them."""
-        unread = {"source", "checked", "table"}
+        unread = {"source", "checked", "table", *(["scale"] if self.scale is None else [])}
         return digest(
             canonical_json({name: value for name, value in asdict(self).items() if name not in unread})
         )

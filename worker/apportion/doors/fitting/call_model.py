@@ -5,10 +5,12 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from msgspec import Struct, json
+from msgspec import UNSET, Struct, json
 
 from apportion.core.errors import ErrorCode, EventError
-from apportion.core.models import NO_FRAME, Frame, Model, Models
+from apportion.core.models import NO_FRAME, NO_SCALE, Frame, Model, Models
+from apportion.core.results import ComposedTokens
+from apportion.core.text.scaled_counter import scaled_counter
 from apportion.core.text.tokens import TokenCounter
 from apportion.doors.fitting.results import FitError
 from apportion.doors.fitting.shapes.form import ShapedChat
@@ -36,6 +38,12 @@ class CallModel(Struct, frozen=True):
     def frame(self) -> Frame:
         """The frame of the model; all zero if it is unknown."""
         return NO_FRAME if self.row is None else self.row.frame
+
+    def scaled(self, counter: TokenCounter, tokens: ComposedTokens) -> TokenCounter:
+        """Return the counter of a composed chat's texts, with the factor of its model."""
+        if self.row is None or tokens.model is UNSET:
+            return counter
+        return scaled_counter(counter, (self.row.scale or NO_SCALE).text)
 
 
 def table_of(client: Any) -> Models:
@@ -119,4 +127,5 @@ def _tools_tokens(row: Model, body: Mapping[str, Any], counters: Mapping[str, To
         return 0
     number = len(tools) if isinstance(tools, list) else 1
     text = json.encode(tools, enc_hook=str).decode()
-    return find_counter(counters, row.counter).count(text) + row.frame.tools + number * row.frame.tool
+    counter = scaled_counter(find_counter(counters, row.counter), (row.scale or NO_SCALE).json)
+    return counter.count(text) + row.frame.tools + number * row.frame.tool

@@ -218,7 +218,7 @@ def fit_steps(call: FitCall) -> Steps:
         answer = yield _artifacts_request(call, call.artifacts)
         text, artifacts_decision = answer.composed.text or "", _decision_of(answer)
         _require_one_counter(decision, artifacts_decision)
-    count = find_counter(call.counters, composed.tokens.counter).count
+    count = call.model.scaled(find_counter(call.counters, composed.tokens.counter), composed.tokens).count
     sent, system, tokens = _with_artifacts(call, kept, text, count)
     _require_last(chat, sent, decision)
     used_tokens = composed.tokens.used + tokens + _open_with_user(call, kept, sent, count)

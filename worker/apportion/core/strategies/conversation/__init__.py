@@ -4,7 +4,8 @@ Source of rules and numbers: context builder specification. It contradicts itsel
 message that does not fit, and counts no overhead for the new message. These rules hold:
 
 - A message costs its content, its tool calls and its other fields, each counted alone, and the overhead. If
-  the policy counts by the model, the model's frame replaces the overhead and adds to calls and results. Tool
+  the policy counts by the model, the model's frame replaces the overhead and adds to calls and results, and
+  the model's scale corrects each count: messages with calls and results by `json`, others by `text`. Tool
   calls (none for an empty list) and the fields other than role, content, tool_calls and tool_call_id are
   counted as canonical JSON. Text blocks are joined without a separator and counted together. Media cost by
   `[media]`, other blocks their canonical JSON, without fields that no model reads. A new message that is a
@@ -49,7 +50,7 @@ from apportion.core.strategies.conversation.kept_history import (
     KeptHistory,
     place_of,
 )
-from apportion.core.strategies.conversation.messages import Chat, check_pins, read
+from apportion.core.strategies.conversation.messages import Chat, MessageCounters, check_pins, read
 from apportion.core.strategies.conversation.policy import ConversationPolicy, Parts
 from apportion.core.strategies.conversation.repair import in_given_order, repair
 from apportion.core.strategies.conversation.shortening import Chosen, choose
@@ -68,6 +69,7 @@ from apportion.core.strategy_api.levers import Meaning
 from apportion.core.strategy_api.strategy import WithoutCandidates
 from apportion.core.strategy_api.task import SessionPart
 from apportion.core.strategy_api.verdict import Verdicts
+from apportion.core.text.scaled_counter import scaled_counter
 
 
 class ConversationStrategy(WithoutCandidates):
@@ -109,18 +111,20 @@ class ConversationStrategy(WithoutCandidates):
 
 def _composed(task: ConversationTask, chat: Chat) -> Verdicts:
     """Return the verdicts on a chat in the order in which it is sent."""
-    conversation, policy, counter = task.own.conversation, task.policy, task.counter
+    conversation, policy = task.own.conversation, task.policy
     parts = policy.parts(task.total_tokens)
     cut_plan = plan(chat, conversation.pinned, with_links=policy.conversation.repair)
     if not task.limit_tokens:
         uncounted = (0,) * len(chat.texts)
         counted = CountedChat(chat, cut_plan, costs=uncounted)
         return _verdicts(counted, Shrunk(conversation.system_prompt, 0), Room(), parts)
+    counters = _counters(task)
+    counter = counters.text
     prompt = Shrunk(conversation.system_prompt, counter.count(conversation.system_prompt))
-    texts = counter.count_many(chat.texts)
-    contents = chat.content_costs(texts, counter, policy)
-    costs = chat.costs(contents, counter, policy, _frame(task))
-    counted = CountedChat(chat, cut_plan, texts, contents, costs, contents)
+    texts = chat.count_texts(counters)
+    contents = chat.content_costs(texts, counters, policy)
+    costs = chat.costs(contents, counters, policy, _frame(task))
+    counted = CountedChat(chat, cut_plan, texts, contents, costs, contents, counters=counters)
     chosen = choose(task, counted, PromptCuts(prompt, counter), parts)
     counted, room, kept = chosen.counted, chosen.room, chosen.kept
     if kept is None:
@@ -140,6 +144,16 @@ def _composed(task: ConversationTask, chat: Chat) -> Verdicts:
     elif policy.compares_messages:
         sent = with_rest(sent, len(costs))
     return _with_report(task, answer, chosen, sent)
+
+
+def _counters(task: ConversationTask) -> MessageCounters:
+    """Return the counters of the messages, with the factors of the task's model."""
+    scale = None if task.model is None else task.model.scale
+    if scale is None:
+        return MessageCounters(task.counter, task.counter)
+    return MessageCounters(
+        scaled_counter(task.counter, scale.text), scaled_counter(task.counter, scale.json), scale.media
+    )
 
 
 def _frame(task: ConversationTask) -> Frame:

@@ -17,7 +17,6 @@ from apportion.core.strategies.conversation.policy import (
     MediaPolicy,
     ToolResultsPolicy,
 )
-from apportion.core.text.tokens import TokenCounter
 
 
 class Clearable(Struct, frozen=True):
@@ -63,7 +62,7 @@ def result_marker(name: str, tokens: int) -> str:
     return f"[result of {name} cleared, {tokens} tokens]"
 
 
-def clearable_results(counted: CountedChat, table: ToolResultsPolicy, counter: TokenCounter) -> Clearable:
+def clearable_results(counted: CountedChat, table: ToolResultsPolicy) -> Clearable:
     """Return the tool results of the history."""
     plan = counted.plan
     callers = counted.chat.callers
@@ -75,7 +74,8 @@ def clearable_results(counted: CountedChat, table: ToolResultsPolicy, counter: T
         _, name = callers[index]
         if name not in table.exclude:
             markers[index] = result_marker(name, counted.given[index])
-    counts = counter.count_many(list(markers.values()))
+    assert counted.counters is not None, "only a counted chat is cleared"
+    counts = counted.counters.tools.count_many(list(markers.values()))
     saved = {
         index: counted.contents[index] - tokens
         for index, tokens in zip(markers, counts, strict=True)
@@ -90,7 +90,6 @@ def clearable_media(
     messages: Sequence[dict[str, Any]],
     policy: ConversationPolicy,
     table: MediaPolicy,
-    counter: TokenCounter,
 ) -> Clearable:
     """Return the messages of the history that have media."""
     plan, media = counted.plan, counted.chat.media
@@ -104,16 +103,17 @@ def clearable_media(
         given = messages[index].get("content") if form is None else form.content
         if form is not None and form.is_cleared:
             continue
-        content, freed = without_media(given, policy)
-        freed -= counter.count(text_of(content)) - (counted.texts[index] if form is None else form.tokens)
+        content, freed = without_media(given, policy, counted)
+        before = counted.texts[index] if form is None else form.tokens
+        freed -= counted.counter_of(index).count(text_of(content)) - before
         if freed > 0:
             contents[index], saved[index] = content, freed
     return Clearable(target, contents, saved)
 
 
-def without_media(content: Any, policy: ConversationPolicy) -> tuple[Any, int]:
+def without_media(content: Any, policy: ConversationPolicy, counted: CountedChat) -> tuple[Any, int]:
     """Return a content with a line for each medium, and the tokens of its media."""
-    cleared = [_cleared(block, policy) for block in blocks_of(content)]
+    cleared = [_cleared(block, policy, counted) for block in blocks_of(content)]
     return [block for block, _ in cleared], sum([tokens for _, tokens in cleared])
 
 
@@ -157,12 +157,14 @@ def clear(
     )
 
 
-def _cleared(block: Any, policy: ConversationPolicy) -> tuple[Any, int]:
+def _cleared(block: Any, policy: ConversationPolicy, counted: CountedChat) -> tuple[Any, int]:
     """Return the line that replaces a medium, and its tokens; another block stays, and costs 0."""
     medium = media_of(block) if isinstance(block, Mapping) else None
     if medium is None:
         return block, 0
     kind, tokens = "file" if medium.kind == "unknown" else medium.kind, policy.media_tokens(medium)
+    assert counted.counters is not None, "only a counted chat is cleared"
+    tokens = counted.counters.media_tokens(tokens)
     return {"type": "text", "text": f"[{kind} cleared, {tokens} tokens]"}, tokens
 
 

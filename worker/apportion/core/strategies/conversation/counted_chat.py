@@ -6,7 +6,8 @@ from typing import Any
 from msgspec import Struct
 
 from apportion.core.strategies.conversation.groups import Plan
-from apportion.core.strategies.conversation.messages import Chat
+from apportion.core.strategies.conversation.messages import Chat, MessageCounters
+from apportion.core.text.tokens import TokenCounter
 
 
 class Form(Struct, frozen=True):
@@ -33,6 +34,14 @@ class CountedChat(Struct, frozen=True):
     """The costs of the contents before any was shortened."""
     forms: Mapping[int, Form] = {}
     """The shorter contents, by index of the message."""
+    counters: MessageCounters | None = None
+    """None if nothing is counted."""
+
+    def counter_of(self, index: int) -> TokenCounter:
+        """Return the counter of a message."""
+        assert self.counters is not None, "a chat that is not counted needs no counter"
+        is_of_tools = not self.counters.is_plain and index in self.chat.of_tools
+        return self.counters.tools if is_of_tools else self.counters.text
 
     @property
     def free(self) -> list[int]:

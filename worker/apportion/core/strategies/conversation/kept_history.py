@@ -121,10 +121,10 @@ def _clear(
     if table is None and media is None:
         return Clearing(), costs
     messages = task.own.conversation.messages
-    results = Clearable() if table is None else clearable_results(counted, table, task.counter)
+    results = Clearable() if table is None else clearable_results(counted, table)
     files = Clearable()
     if media is not None and counted.chat.media:
-        files = clearable_media(counted, messages, policy, media, task.counter)
+        files = clearable_media(counted, messages, policy, media)
     clearing = clear(
         (results, files),
         table or ToolResultsPolicy(exclude=()),

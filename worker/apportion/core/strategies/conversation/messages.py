@@ -5,6 +5,7 @@ A content is a text, a list of blocks, or other JSON, which is one block. A bloc
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +18,7 @@ from apportion.core.media import Media, media_of, texts_of, without_data
 from apportion.core.models import NO_FRAME, Frame
 from apportion.core.strategies.conversation.policy import ConversationPolicy
 from apportion.core.text.characters import WHITE_SPACE
+from apportion.core.text.scaled_counter import WHOLE, scale_tokens
 from apportion.core.text.tokens import TokenCounter
 
 _KNOWN_FIELDS = frozenset({"role", "content", "tool_calls", "tool_call_id"})
@@ -26,6 +28,35 @@ _CALL_FIELDS = frozenset({"id", "type", "function", "custom"})
 _THOUGHTS = ("thinking", "redacted_thinking", "reasoning")
 _SERVER_CALLS = ("server_tool_use", "mcp_tool_use")
 """Types of Anthropic's calls that the provider answers; their results name them by `tool_use_id`."""
+
+
+class MessageCounters(Struct, frozen=True):
+    """The counters of texts and of messages with calls or results, and the factor of media."""
+
+    text: TokenCounter
+    tools: TokenCounter
+    media_permille: int = WHOLE
+
+    @property
+    def is_plain(self) -> bool:
+        """True if one counter is for all messages."""
+        return self.text is self.tools
+
+    def count_many(self, texts: Sequence[tuple[int, str]], of_tools: AbstractSet[int]) -> list[int]:
+        """Return the tokens of each text, which comes with the index of its message."""
+        if self.is_plain:
+            return self.text.count_many([text for _, text in texts])
+        counts = [0] * len(texts)
+        for counter, is_of_tools in ((self.text, False), (self.tools, True)):
+            places = [n for n, (index, _) in enumerate(texts) if (index in of_tools) is is_of_tools]
+            own = counter.count_many([texts[place][1] for place in places])
+            for place, tokens in zip(places, own, strict=True):
+                counts[place] = tokens
+        return counts
+
+    def media_tokens(self, tokens: int) -> int:
+        """Return the tokens of media as the provider counts them."""
+        return scale_tokens(tokens, self.media_permille)
 
 
 class ToolCall(Struct, frozen=True):
@@ -93,23 +124,37 @@ class Chat(Struct, frozen=True, dict=True):
             if index not in full and not text.strip(WHITE_SPACE)
         ]
 
+    @cached_property
+    def of_tools(self) -> set[int]:
+        """The messages with tool calls, and the results."""
+        return {*self.calls, *self.results}
+
+    def count_texts(self, counters: MessageCounters) -> Sequence[int]:
+        """Return the count of each text."""
+        if counters.is_plain:
+            return counters.text.count_many(self.texts)
+        return counters.count_many([*enumerate(self.texts)], self.of_tools)
+
     def content_costs(
-        self, texts: Sequence[int], counter: TokenCounter, policy: ConversationPolicy
+        self, texts: Sequence[int], counters: MessageCounters, policy: ConversationPolicy
     ) -> Sequence[int]:
-        """Return the cost of each content: the count of its text, its opaque blocks and its media."""
+        """Return the cost of each content: the count of its text, its opaque blocks and its media.
+
+        `texts` are the counts of the texts, as `count_texts` returns them.
+        """
         if not self.blocks and not self.media:
             return texts
         costs = [*texts]
         if self.blocks:
-            counts = counter.count_many([text for _, text in self.blocks])
+            counts = counters.count_many(self.blocks, self.of_tools)
             for (index, _), tokens in zip(self.blocks, counts, strict=True):
                 costs[index] += tokens
         for index, media in self.media.items():
-            costs[index] += sum(map(policy.media_tokens, media))
+            costs[index] += sum(map(counters.media_tokens, map(policy.media_tokens, media)))
         return costs
 
     def costs(
-        self, contents: Sequence[int], counter: TokenCounter, policy: ConversationPolicy, frame: Frame
+        self, contents: Sequence[int], counters: MessageCounters, policy: ConversationPolicy, frame: Frame
     ) -> list[int]:
         """Return the cost of each message: content, tool calls, other fields, overhead.
 
@@ -118,11 +163,11 @@ class Chat(Struct, frozen=True, dict=True):
         """
         overhead_tokens = policy.conversation.message_overhead_tokens
         costs = [tokens + overhead_tokens for tokens in contents]
-        extras = counter.count_many([text for _, text in self.extras])
+        extras = counters.count_many(self.extras, self.of_tools)
         for (index, _), tokens in zip(self.extras, extras, strict=True):
             costs[index] += tokens
         for index in self.files:
-            costs[index] += policy.media_tokens(Media("unknown"))
+            costs[index] += counters.media_tokens(policy.media_tokens(Media("unknown")))
         if frame != NO_FRAME:
             costs[-1] += frame.request
             for index, calls in self.calls.items():

@@ -106,7 +106,6 @@ class Shortener:
         conversation = task.own.conversation
         self._messages = (*conversation.messages, as_message(conversation.new_message))
         self._counted = counted
-        self._counter = task.counter
         self._policy = task.policy
         self._callers = counted.chat.callers
 
@@ -134,10 +133,11 @@ class Shortener:
     def _without_media(self, index: int, form: Form | None) -> dict[int, Form]:
         """Return a form without media, for a message that is larger than what is kept of the history."""
         given = self._messages[index].get("content") if form is None else form.content
-        content, freed = without_media(given, self._policy)
+        content, freed = without_media(given, self._policy, self._counted)
         if not freed:
             return {}
-        return {index: Form(content, self._counter.count(text_of(content)), freed_tokens=freed)}
+        tokens = self._counted.counter_of(index).count(text_of(content))
+        return {index: Form(content, tokens, freed_tokens=freed)}
 
     def applied(self, forms: Mapping[int, Form]) -> CountedChat:
         """Return the chat with new forms, and their costs."""
@@ -168,14 +168,15 @@ class Shortener:
         forms = {}
         for index in indices:
             tokens, is_result = self._counted.texts[index], index in self._callers
+            counter = self._counted.counter_of(index)
             if not 0 < share < self._size(index) or not self._can_be_shorter(index):
                 continue
             if is_result and (share < _LEAST_TOKENS or self._counted.contents[index] - tokens > share):
                 marker = result_marker(self._callers[index][1], self._counted.given[index])
-                forms[index] = Form(marker, self._counter.count(marker), is_cleared=True)
+                forms[index] = Form(marker, counter.count(marker), is_cleared=True)
                 continue
-            content = shortened(self._messages[index].get("content"), tokens, share, self._counter)
-            forms[index] = Form(content, self._counter.count(text_of(content)))
+            content = shortened(self._messages[index].get("content"), tokens, share, counter)
+            forms[index] = Form(content, counter.count(text_of(content)))
         return {
             index: form
             for index, form in forms.items()
