@@ -4,6 +4,7 @@ from random import Random
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support.counting import ADDITIVE
 
 from apportion.core.events import Section, SectionedLayer
 from apportion.core.strategies.layers.form import Layer
@@ -23,8 +24,7 @@ SETTINGS = settings(max_examples=150, deadline=None)
 texts = st.lists(st.sampled_from(PIECES), max_size=12).map("".join)
 worded = st.tuples(texts, st.sampled_from(["a", "Word", "7"]), texts).map("".join)
 """Texts with a letter or a digit. Without one, a few characters in a row are estimated one by one."""
-counters = st.sampled_from([name for name in CounterName if not hasattr(COUNTERS[name], "units")])
-"""The counters whose counts add up at each seam; the others are in `unit/engine/counters/test_claude.py`."""
+counters = st.sampled_from(ADDITIVE)
 
 
 @SETTINGS

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support.asking import Jumpy, engine_with
 from support.composing import ENGINE, answer, request
+from support.counting import ADDITIVE
 from support.drawn_lanes import labels
 from support.expectations import assert_accounted
 from support.lanes_model import labelled
@@ -38,7 +39,7 @@ SETTINGS = settings(max_examples=80, deadline=None, suppress_health_check=[Healt
 texts = st.lists(st.sampled_from(PIECES), max_size=25).map("".join)
 activations = st.floats(0, 1).map(lambda number: round(number, 3)) | st.sampled_from([0.1, 0.3, 0.7, 1])
 limits = st.integers(1, 200)
-counters = st.sampled_from(list(CounterName))
+counters = st.sampled_from(ADDITIVE)
 demotions = st.sampled_from(["lowest_first", "round_robin"])
 engines = st.sampled_from([ENGINE, engine_with(Jumpy())])
 

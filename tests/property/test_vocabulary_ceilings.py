@@ -1,4 +1,4 @@
-"""The ceiling under counters of open models, for every strategy, and their additivity at seams."""
+"""The ceiling under counters of open models and of Claude, for every strategy, and sums at seams."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from support.drawn_layers import policies as layers_policies
 from apportion.core.compose import Answered
 from apportion.core.strategies import parse_policy
 from apportion.core.text.reckoning import last_seam
-from apportion.core.text.tokens import ModelCounter
+from apportion.core.text.tokens import CounterName, ModelCounter
 from apportion.engine.counters import COUNTERS
 
 SETTINGS = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -26,7 +26,8 @@ PIECES = ("a", "B", " ", "   ", "\t", "\n", "\n\n", "\r\n", ".", ",", "'s", "/",
           "─" * 80, "<|endoftext|>", "<table>")  # fmt: skip
 strange = st.lists(st.sampled_from(PIECES), max_size=25).map("".join) | st.text(max_size=40)
 budgets = st.integers(1, 200)
-every_counter = pytest.mark.parametrize("counter", list(ModelCounter))
+CLAUDE = (CounterName.CLAUDE_3, CounterName.CLAUDE_4_7, CounterName.CLAUDE_4_8)
+every_counter = pytest.mark.parametrize("counter", [*ModelCounter, *CLAUDE])
 
 
 def check(outcome: Answered, counter: str, budget: int) -> None:
@@ -86,7 +87,7 @@ def test_conversations(
     assert sum(map(count, plain)) <= made.tokens.used
 
 
-@every_counter
+@pytest.mark.parametrize("counter", list(ModelCounter))
 @settings(SETTINGS, max_examples=200)
 @given(before=strange, between=st.sampled_from([" ", "\n", "\n\n"]), after=strange)
 def test_a_text_costs_the_sum_of_its_parts_at_a_seam(

@@ -1,6 +1,10 @@
-"""A counter that records the counted texts, for tests of the amount of work."""
+"""Counters for tests: those that add up at seams, and one that records the counted texts."""
 
-from apportion.core.text.tokens import TokenCounter
+from apportion.core.text.tokens import CounterName, TokenCounter, units_of
+from apportion.engine.counters import COUNTERS
+
+ADDITIVE = [name for name in CounterName if units_of(COUNTERS[name]).is_exact]
+"""The counters whose counts of parts add up at each seam."""
 
 
 class Counting:

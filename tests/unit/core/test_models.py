@@ -9,7 +9,6 @@ from support.asking import asked, calls, conversation_policy, result, says
 from support.composing import ENGINE, answer, candidate, entry_of, lanes_policy, request
 
 from apportion.core import image_rules
-from apportion.core.canonical_json import canonical_json
 from apportion.core.compose import Answered
 from apportion.core.errors import EventError
 from apportion.core.models import CacheRules, Frame, Model, Models, Scale
@@ -97,13 +96,28 @@ def test_a_counter_that_no_policy_can_name_is_refused() -> None:
         lanes_policy(counter="chars5")
 
 
-def test_the_frame_of_the_model_is_counted_with_the_messages() -> None:
-    fixed = sent(conversation_policy(1_000, 0, 900, 100, message_overhead_tokens=0, counter="chars4"))
-    by_model = sent(model="large")
-    messages = len(HISTORY) + 1
-    frame_tokens = FRAME.request + messages * FRAME.message + FRAME.call + FRAME.result
-    assert by_model.composed.tokens.used == fixed.composed.tokens.used + frame_tokens
-    assert entry_of(by_model, "messages/0").tokens == 10 + FRAME.message
+def test_calls_and_thoughts_cost_what_the_model_reads_of_them_and_the_frame() -> None:
+    call = {
+        "id": "c" * 40,
+        "type": "function",
+        "function": {"name": "read", "arguments": '{"a":"\\n","b":1}'},
+    }
+    thought = {"type": "thinking", "thinking": "two\nlines", "signature": "s" * 40}
+    history = [
+        says("user", "a" * 40),
+        {"role": "assistant", "content": [thought], "tool_calls": [call]},
+        result("c" * 40, "r" * 40),
+    ]
+    decided = sent(model="large", conversation={"messages": history})
+    read = 'read {"a": "\\n", "b": 1}'
+    costs = [entry_of(decided, f"messages/{index}").tokens for index in range(3)]
+    frame = FRAME.message
+    assert costs == [
+        10 + frame,
+        -(-len("two\nlines") // 4) + -(-len(read) // 4) + frame + FRAME.call,
+        10 + frame + FRAME.result,
+    ]
+    assert entry_of(decided, "new_message").tokens == 2 + frame + FRAME.request
 
 
 def test_a_separate_system_prompt_counts_as_one_more_message() -> None:
@@ -231,7 +245,8 @@ def test_cleared_and_shortened_messages_stay_within_the_limit_of_a_scale() -> No
         fixed, permille = (7 + 2, 2_000) if message["role"] == "tool" else (7, 1_500)
         text = message["content"] or ""
         if "tool_calls" in message:
-            text, fixed, permille = canonical_json(message["tool_calls"]).decode(), 7 + 5, 2_000
+            text = " ".join(message["tool_calls"][0]["function"].values())
+            fixed, permille = 7 + 5, 2_000
         total += fixed - (-count(text) * permille // 1_000)
     assert outcome.composed.tokens.used == total <= 6_000
     forms = {entry.fidelity for entry in outcome.decision.candidates}

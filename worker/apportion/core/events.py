@@ -218,6 +218,8 @@ class Conversation(Closed, frozen=True):
     """Indices of messages that are always sent, with their groups, before the rest of the history."""
     pinned_in_place: Opt[bool] = UNSET
     """If true, pinned messages are sent at their places in the history, not before it."""
+    once: Opt[bool] = UNSET
+    """If true, no request continues the session, so a stable window leaves no slack."""
 
 
 class ContextRequest(Closed, frozen=True, tag_field="type", tag="context-request"):

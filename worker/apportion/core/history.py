@@ -30,9 +30,9 @@ class History(Struct, frozen=True):
     begun: "_Hash"
 
     def digests(self) -> dict[str, object]:
-        """Return the conversation's part of its request's digest: digests, and the pins if there are any."""
-        pins = {"pinned": self.conversation.pinned, "pinned_in_place": self.conversation.pinned_in_place}
-        return {name: value for name, value in pins.items() if value} | {
+        """Return the conversation's part of its request's digest: digests, and the fields that are set."""
+        given = {name: getattr(self.conversation, name) for name in ("pinned", "pinned_in_place", "once")}
+        return {name: value for name, value in given.items() if value} | {
             "system_prompt": digest(self.conversation.system_prompt.encode()),
             "messages": self._continued(b"]"),
             "new_message": digest(self.new_message),

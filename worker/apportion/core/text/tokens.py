@@ -75,6 +75,8 @@ class Units(Struct, frozen=True):
     """Returns the tokens of a number of units."""
     known: Callable[[str, int], int]
     """Returns the units of a text with the given count."""
+    is_exact: bool = True
+    """Whether the units of parts add up at each seam (see `core.text.reckoning`); if not, sums are near."""
     dear: bool = False
     """Whether counting is slow, so that `core.text.reckoning` cuts long texts without a seam on the grid."""
 
@@ -121,10 +123,12 @@ def units_of(counter: TokenCounter) -> Units:
     """Return the additive units of a counter.
 
     They are the unrounded measure of an estimator, `units(text)` of a counter that has this method, else
-    tokens. The method counts a text within a longer one; its sums are near the count of the whole.
+    tokens. The method counts a text within a longer one; its sums are near the count of the whole, as are
+    those of a counter whose `is_additive` is false.
     """
     within: Callable[[str], int] | None = getattr(counter, "units", None)
     if within is not None:
-        return Units(within, lambda tokens: tokens, lambda text, _: within(text), dear=True)
-    exact = Units(counter.count, lambda tokens: tokens, lambda _, tokens: tokens, dear=True)
+        return Units(within, lambda tokens: tokens, lambda text, _: within(text), is_exact=False, dear=True)
+    is_exact: bool = getattr(counter, "is_additive", True)
+    exact = Units(counter.count, lambda tokens: tokens, lambda _, tokens: tokens, is_exact, dear=True)
     return _UNITS.get(counter.name, exact)

@@ -3,7 +3,7 @@
 It gives the counts of the texts. A text is counted in parts from seam to seam (see `core.text.reckoning`);
 parts in common with the remembered text are not counted again. So a whole bisection costs about one count of
 the longest text. A stretch without a seam is counted each time, or approximately on the grid, if the caller
-wants that and the counter is exact.
+wants that and the counter is exact. A counter whose parts do not add up at seams counts each text whole.
 """
 
 from bisect import bisect_left, bisect_right
@@ -37,7 +37,7 @@ class Alike:
 
     def count(self, text: str) -> int:
         """Return the tokens of a text, exact unless a part is on the grid."""
-        if len(text) <= _SHORT:
+        if len(text) <= _SHORT or not self._units.is_exact:
             return self._counter.count(text)
         if text == self._text:
             return self._units.tokens(self._up_to[-1])
@@ -78,6 +78,8 @@ class Alike:
 
     def count_many(self, texts: Sequence[str]) -> list[int]:
         """Return the tokens of each text, in their order."""
+        if not self._units.is_exact:
+            return self._counter.count_many(texts)
         short = iter(self._counter.count_many([text for text in texts if len(text) <= _SHORT]))
         return [next(short) if len(text) <= _SHORT else self.count(text) for text in texts]
 

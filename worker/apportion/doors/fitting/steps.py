@@ -17,8 +17,9 @@ from uuid import uuid4
 from msgspec import UNSET, Struct, json
 
 from apportion.core.bounds import Bounds
+from apportion.core.digests import short_digest
 from apportion.core.errors import ErrorCode, EventError
-from apportion.core.events import Candidate, ContextRequest, Conversation
+from apportion.core.events import Candidate, ContextRequest, Conversation, session_key
 from apportion.core.history import is_text, text_of
 from apportion.core.results import ContextComposed, ContextDecision, Status
 from apportion.core.text.tokens import TokenCounter
@@ -31,6 +32,7 @@ from apportion.doors.fitting.call_model import (
     warn_of_mismatch,
     window_limit,
 )
+from apportion.doors.fitting.marks import with_marks
 from apportion.doors.fitting.results import FitAnswer, FitError, FitOptions, Fitted
 from apportion.doors.fitting.shapes.form import KeptMessage, SentMessage, ShapedChat, is_blank
 from apportion.engine.counters import COUNTERS
@@ -89,6 +91,11 @@ class FitCall(Struct, frozen=True, dict=True):
     requested_at: datetime
     model: CallModel = CallModel()
     counters: Mapping[str, TokenCounter] = COUNTERS
+
+    @property
+    def is_once(self) -> bool:
+        """True if no call continues the session."""
+        return self.session_id == self.request_id
 
     @property
     def overhead_tokens(self) -> int:
@@ -223,10 +230,10 @@ def fit_steps(call: FitCall) -> Steps:
     _require_last(chat, sent, decision)
     used_tokens = composed.tokens.used + tokens + _open_with_user(call, kept, sent, count)
     assert used_tokens <= call.limit_tokens, "the parts of the limit add up to it"
-    sent = chat.merged(sent)
+    sent, system, fields = _cached(call, chat.merged(sent), system, kept, composed)
     messages = [message.message for message in sent]
     return Fitted(
-        body=chat.body(messages, system),
+        body=chat.body(messages, system, fields),
         messages=messages,
         sources=tuple([message.source for message in sent]),
         system=system,
@@ -280,7 +287,11 @@ def _require_json(chat: ShapedChat) -> None:
 def _chat_request(call: FitCall) -> ContextRequest:
     *history, newest = [counted.message for counted in call.chat.counted]
     conversation = Conversation(
-        new_message=newest, messages=tuple(history), pinned=tuple(call.pins), pinned_in_place=True
+        new_message=newest,
+        messages=tuple(history),
+        pinned=tuple(call.pins),
+        pinned_in_place=True,
+        once=call.is_once or UNSET,
     )
     return call.request(policy=call.options.policy, budget_tokens=call.chat_tokens, conversation=conversation)
 
@@ -295,6 +306,25 @@ def _artifacts_request(call: FitCall, artifacts: Sequence[Candidate]) -> Context
         candidates=tuple(artifacts),
         query=query[:_QUERY_MAX_CHARACTERS],
     )
+
+
+def _cached(
+    call: FitCall,
+    sent: list[SentMessage],
+    system: Any,
+    kept: Sequence[KeptMessage],
+    composed: ContextComposed,
+) -> tuple[list[SentMessage], Any, dict[str, Any]]:
+    """Return messages and system prompt with marks, and the fields of the body for the provider's cache.
+
+    They stay as they are without a model, and if no call continues the session.
+    """
+    if call.is_once or composed.tokens.model is UNSET:
+        return sent, system, {}
+    marked, system = with_marks(call.chat, sent, system, kept, composed.breakpoints or ())
+    has_marks = any(new is not old for new, old in zip(marked, sent, strict=True))
+    key = short_digest(session_key(call.options.tenant, call.session_id))
+    return marked, system, call.chat.shape.cache_fields(key, has_marks=has_marks)
 
 
 def _require_one_counter(decision: ContextDecision, artifacts_decision: ContextDecision) -> None:

@@ -6,12 +6,12 @@ would change its tokens. Later models only match breakpoints. If the policy coun
 cut at its breakpoints, and OpenAI writes these instead of its own (prompt caching, openai 3.54.0).
 """
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
 from msgspec import UNSET
 
+from apportion.core.digests import short_digest
 from apportion.core.events import session_key
 from apportion.core.results import Breakpoint, ContextComposed
 from apportion.doors.formats.text import Part, parts_of, text_of
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from openai.types.chat import ChatCompletionContentPartTextParam, ChatCompletionMessageParam
     from openai.types.chat.completion_create_params import PromptCacheOptions
 
-_KEY_CHARACTERS = 32
 _PARTED_ROLES = ("system", "developer", "user", "tool")
 """Roles whose texts may have breakpoints; OpenAI refuses them in an assistant's message."""
 
@@ -47,8 +46,7 @@ def openai_body(composed: ContextComposed) -> OpenAIBody:
     # the engine has checked that the request's messages have this format
     body = OpenAIBody(messages=cast("list[ChatCompletionMessageParam]", messages))
     if composed.tokens.model is not UNSET:
-        session = session_key(composed.tenant, composed.session_id)
-        body["prompt_cache_key"] = hashlib.sha256(session.encode()).hexdigest()[:_KEY_CHARACTERS]
+        body["prompt_cache_key"] = short_digest(session_key(composed.tenant, composed.session_id))
     if any(_has_breakpoint(message) for message in messages):
         body["prompt_cache_options"] = {"mode": "explicit", "ttl": "30m"}
     return body

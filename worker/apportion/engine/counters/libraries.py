@@ -36,6 +36,8 @@ class LibraryCounter:
     `count` raises UnicodeEncodeError for a lone surrogate, which is no text.
     """
 
+    is_additive = False  # Gemma has pieces that cross seams, and a user's file may have any
+
     def __init__(self, name: str, digest: str, count: Callable[[str], int]) -> None:
         self.name = name
         self.digest = digest

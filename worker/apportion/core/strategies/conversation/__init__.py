@@ -94,17 +94,18 @@ class ConversationStrategy(WithoutCandidates):
         Raises:
             EventError: a message is malformed, or a pinned index has no message.
         """
+        as_read = task.model is not None
         if task.model is not None:
             task = replace(task, policy=task.policy.for_model(task.model))
         conversation = task.own.conversation
-        chat = read(conversation.messages, as_message(conversation.new_message))
+        chat = read(conversation.messages, as_message(conversation.new_message), as_read=as_read)
         check_pins(conversation.pinned, len(conversation.messages))
         repaired = repair(conversation, chat) if task.policy.conversation.repair else None
         if repaired is None:
             return _composed(task, chat)
         conversation = repaired.conversation
         own = replace(task.own, conversation=conversation)
-        repaired_chat = read(conversation.messages, as_message(conversation.new_message))
+        repaired_chat = read(conversation.messages, as_message(conversation.new_message), as_read=as_read)
         answer = _composed(replace(task, own=own), repaired_chat)
         return in_given_order(answer, repaired, chat.roles)
 

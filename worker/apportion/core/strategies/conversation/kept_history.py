@@ -4,7 +4,8 @@ With `[prefix]`, the window is stable, so that its cut is kept for many turns:
 
 1. A history that fits its room is kept whole.
 2. Else the messages from the last text's cut on are kept, if they fit and the provider's cache is warm.
-3. Else the cut moves: the newest messages that leave `slack` of the room free are kept.
+3. Else the cut moves: the newest messages that leave `slack` of the room free are kept. A request that no
+   other continues leaves none.
 """
 
 from collections.abc import Mapping, Sequence
@@ -92,6 +93,7 @@ def keep_history(
         plan = replace(plan, fixed=plan.fixed.union(too_large))
     if slack:
         stays = None if task.own.session.is_cold else may_stay
+        slack = 0 if task.own.conversation.once else slack
         full, withheld = _keep_window(plan, costs, room_tokens, slack, stays, needs_half=bool(largest_tokens))
     else:
         full = newest(plan, costs, room_tokens, gaps=task.policy.conversation.gaps)

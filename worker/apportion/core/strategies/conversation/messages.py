@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from apportion.core.canonical_json import canonical_json_of_each
+from apportion.core.canonical_json import canonical_json_of_any, canonical_json_of_each
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.history import blocks_of, is_text
 from apportion.core.media import Media, media_of, texts_of, without_data
@@ -184,17 +184,21 @@ class Found(Struct, frozen=True):
     owners: list[int]
     blocks: dict[str, Any]
     owners_of_blocks: list[int]
+    as_read: bool = False
 
 
-def read(history: Sequence[dict[str, Any]], new_message: dict[str, Any]) -> Chat:
+def read(history: Sequence[dict[str, Any]], new_message: dict[str, Any], *, as_read: bool = False) -> Chat:
     """Return the messages as a chat.
+
+    With `as_read`, calls and thoughts are counted as a model reads them: the name and the arguments of a
+    call, without its ids and without JSON around its arguments, and the text of a thought.
 
     Raises:
         EventError: the role is unknown, or a call or a result has no id.
     """
     chat = Chat([], [], [], [], {}, {}, {}, [], set(), [], [])
     roles, texts = chat.roles, chat.texts
-    found = Found({}, [], {}, [])
+    found = Found({}, [], {}, [], as_read)
     for message in (*history, new_message):
         role, content = message.get("role", ""), message.get("content")
         if type(content) is not str or len(message) != 2 or role not in _PLAIN_ROLES:  # noqa: PLR2004 - role and content
@@ -272,8 +276,31 @@ def _read_calls(chat: Chat, found: Found, index: int, message: dict[str, Any], p
     if not isinstance(calls, list):
         raise EventError(ErrorCode.WRONG_TYPE, "tool calls are a list", pointer)
     chat.calls[index] = tuple([_call(call, f"{pointer}[{number}]") for number, call in enumerate(calls)])
-    found.extras[pointer] = [_counted_call(chat, index, call) for call in calls]
-    found.owners.append(index)
+    extras = [_counted_call(chat, index, call) for call in calls]
+    if found.as_read:
+        chat.extras.extend([(index, _call_as_read(call)) for call in calls])
+        others = [call.keys() - _CALL_FIELDS for call in extras]
+        extras = [
+            {name: call[name] for name in names} for call, names in zip(extras, others, strict=True) if names
+        ]
+    if extras:
+        found.extras[pointer] = extras
+        found.owners.append(index)
+
+
+def _call_as_read(call: Mapping[str, Any]) -> str:
+    """Return the name and the arguments of a call.
+
+    Writers of JSON differ in spaces. The text has the spaces of Python's `json`, which give more tokens.
+    """
+    called = call.get(call.get("type", "function"), call)
+    if not isinstance(called, Mapping):
+        return canonical_json_of_any(called).decode()
+    given = called.get("arguments", called.get("input", ""))
+    arguments = given if isinstance(given, str) else canonical_json_of_any(given).decode()
+    if '": ' not in arguments:
+        arguments = arguments.replace('":', '": ').replace(',"', ', "')
+    return f"{called.get('name', '')} {arguments}"
 
 
 def _counted_call(chat: Chat, index: int, call: dict[str, Any]) -> Any:
@@ -306,6 +333,10 @@ def _read_blocks(chat: Chat, found: Found, index: int, content: Any, pointer: st
                 continue
             _link(chat, index, block)
             has_more = has_more or block.get("type") not in _THOUGHTS
+            thought = block.get("thinking")
+            if found.as_read and block.get("type") == "thinking" and isinstance(thought, str):
+                chat.blocks.append((index, thought))
+                continue
         else:
             has_more = True
         counted, files = without_data(block)

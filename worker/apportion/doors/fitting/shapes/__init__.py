@@ -57,6 +57,9 @@ def read_chat(given: Any, shape: Shape | None = None) -> ShapedChat:
         raise FitError(ErrorCode.MISSING_FIELD, text, f"$.{field}")
     messages = [item if is_message(item) else plain(item) for item in items]
     shape = shape or _recognised(body, messages)
+    for name, (value, remedy) in shape.refused.items():
+        if body.get(name) == value:
+            raise FitError(ErrorCode.INVALID_VALUE, remedy, f"$.{name}")
     for index, item in enumerate(messages):
         if not shape.is_item(item):
             text = f"a message is a mapping, and a chat has one of these shapes: {_SHAPES}"

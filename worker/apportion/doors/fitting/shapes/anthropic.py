@@ -8,6 +8,8 @@ from apportion.doors.fitting.shapes.openai_chat import is_openai
 
 Message: TypeAlias = Mapping[str, Any]
 _OWN_FIELDS = frozenset({"source", "cache_control", "thinking", "input", "tool_use_id"})
+_UNMARKED = ("thinking", "redacted_thinking")
+"""Types of blocks that Anthropic refuses a mark on (prompt caching, 2026)."""
 _READ = ("type", "id", "name", "input", "tool_use_id", "content")
 
 
@@ -53,3 +55,17 @@ class Anthropic(Shape):
             return "call", call(block.get("id"), block.get("name"), block.get("input"), pointer, **fields)
         content = self.content(block.get("content") or "")
         return "result", result(block.get("tool_use_id"), content, f"{pointer}.tool_use_id", **fields)
+
+    def marked(self, item: Item, ttl: str) -> Item:
+        if not isinstance(item, dict):
+            return item
+        return {**item, "content": self.marked_system(item.get("content"), ttl)}
+
+    def marked_system(self, system: Any, ttl: str) -> Any:
+        """Return a system prompt or a content with a mark on its last block that may have one."""
+        blocks = [{"type": "text", "text": system}] if isinstance(system, str) else list(system or ())
+        for at in reversed(range(len(blocks))):
+            if isinstance(blocks[at], dict) and blocks[at].get("type") not in _UNMARKED:
+                blocks[at] = {**blocks[at], "cache_control": {"type": "ephemeral", "ttl": ttl}}
+                return blocks
+        return system

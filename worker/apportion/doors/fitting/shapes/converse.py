@@ -62,3 +62,9 @@ class Converse(Shape):
         return "result", result(
             answered.get("toolUseId"), content, f"{pointer}.toolResult.toolUseId", **fields
         )
+
+    def marked(self, item: Item, ttl: str) -> Item:
+        return {**item, "content": self.marked_system(item.get("content"), ttl)}
+
+    def marked_system(self, system: Any, ttl: str) -> Any:
+        return [*(system or ()), {"cachePoint": {"type": "default", "ttl": ttl}}]

@@ -109,6 +109,8 @@ class Shape(ABC):
     """True if a place in a counted message is a place in the caller's message."""
     roles: ClassVar[Mapping[Any, str]] = {}
     """The counted roles by the shape's roles; other roles stay."""
+    refused: ClassVar[Mapping[str, tuple[Any, str]]] = {}
+    """Fields of a body with a value that is refused, and the remedy."""
     unread: ClassVar[frozenset[str]] = frozenset({"cache_control", "citations", "annotations"})
     """Fields of blocks that are for the provider or the client, not for the model."""
 
@@ -219,6 +221,18 @@ class Shape(ABC):
         """Return a system prompt with a text or with blocks."""
         return new
 
+    def marked(self, item: Item, ttl: str) -> Item:
+        """Return an item with a mark of the provider's cache at its end; else the item."""
+        return item
+
+    def marked_system(self, system: Any, ttl: str) -> Any:
+        """Return the system prompt with such a mark at its end."""
+        return system
+
+    def cache_fields(self, key: str, *, has_marks: bool) -> dict[str, Any]:
+        """Return fields of a body for the provider's cache; `key` is the same in a session."""
+        return {}
+
     def paired_id(self, kind: str, name: Any) -> str:
         """Return an id for the next call or result of a tool; results pair with the last item's calls."""
         name = str(name)
@@ -286,11 +300,11 @@ class ShapedChat(Struct, frozen=True, dict=True):
         is_blank_list = len(self._blanks(self.counted[0])) == len(self.counted[0].message["content"] or "")
         return None if self.system and is_blank_list else self.system
 
-    def body(self, messages: Sequence[Item], system: Any) -> Any:
-        """Return the caller's body with another context; a list if a list came."""
+    def body(self, messages: Sequence[Item], system: Any, fields: Mapping[str, Any] = {}) -> Any:
+        """Return the caller's body with another context, and with new fields; a list if a list came."""
         if not isinstance(self.given, Mapping):
             return list(messages)
-        body = {**self.given, self.shape.field: list(messages)}
+        body = {**fields, **self.given, self.shape.field: list(messages)}
         if system != self.system:
             body[system_field(self.shape, self.given)] = system
         return body if system else {name: body[name] for name in body if name not in self.shape.system_fields}

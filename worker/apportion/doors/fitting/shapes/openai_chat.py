@@ -12,6 +12,11 @@ _OWN_ROLES = ("developer", "tool", "function")
 _OWN_BLOCKS = ("image_url", "input_audio", "refusal", "file")
 
 
+OPENAI_TTL = "30m"
+"""The time to live of OpenAI's breakpoints, which no other provider has."""
+_MARKED_ROLES = ("system", "developer", "user", "tool")
+
+
 class OpenAIChat(Shape):
     """A list of messages, or a body with `messages`. What no other shape recognises is read as this one."""
 
@@ -48,6 +53,12 @@ class OpenAIChat(Shape):
             name = item.get("tool_name") or (item.get("name") if is_named else waiting)
             message |= {"tool_call_id": self.paired_id("result", name)} if name else {}
         return message
+
+    def marked(self, item: Item, ttl: str) -> Item:
+        return with_breakpoint(item, ttl, "text")
+
+    def cache_fields(self, key: str, *, has_marks: bool) -> dict[str, Any]:
+        return cache_fields(key, has_marks=has_marks)
 
     def inner(self, native: Any) -> Any:
         """Return the content; Ollama's images are blocks behind its text."""
@@ -88,3 +99,23 @@ def is_openai(items: Sequence[Item]) -> bool:
         or any(block.get("type") in _OWN_BLOCKS for block in blocks_of(items))
         or any(item.get("role") == "system" for item in mappings[:1])
     )
+
+
+def with_breakpoint(item: Item, ttl: str, kind: str) -> Item:
+    """Return a message with a breakpoint of OpenAI on its last text; an assistant's message may have none."""
+    content = item.get("content") if isinstance(item, dict) else None
+    if ttl != OPENAI_TTL or not content or item.get("role") not in _MARKED_ROLES:
+        return item
+    blocks = [{"type": kind, "text": content}] if isinstance(content, str) else list(content)
+    if not isinstance(blocks[-1], dict) or not blocks[-1].get("text"):
+        return item
+    return {
+        **item,
+        "content": [*blocks[:-1], {**blocks[-1], "prompt_cache_breakpoint": {"mode": "explicit"}}],
+    }
+
+
+def cache_fields(key: str, *, has_marks: bool) -> dict[str, Any]:
+    """Return OpenAI's fields for its cache. With breakpoints, it writes these instead of its own."""
+    options = {"prompt_cache_options": {"mode": "explicit", "ttl": OPENAI_TTL}} if has_marks else {}
+    return {"prompt_cache_key": key, **options}

@@ -5,7 +5,7 @@ Calls of a computer or MCP and their outputs, which name their call, are opaque.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from apportion.doors.fitting.shapes.form import (
     TEXTS,
@@ -19,6 +19,7 @@ from apportion.doors.fitting.shapes.form import (
     result,
     text_block,
 )
+from apportion.doors.fitting.shapes.openai_chat import cache_fields, with_breakpoint
 
 _CALLS = {
     "function_call": ("function", "arguments"),
@@ -38,6 +39,12 @@ class Responses(Shape):
     name = "OpenAI Responses"
     field = "input"
     system_fields = ("instructions",)
+    refused: ClassVar = {
+        "truncation": (
+            "auto",
+            "OpenAI would leave out items that the decision says are sent; set it to disabled",
+        )
+    }
     # https://platform.openai.com/docs/api-reference/responses: ids, states, encrypted copies, and citations
     unread = frozenset({"id", "status", "encrypted_content", "annotations", "logprobs", "call_id", "phase"})
 
@@ -48,6 +55,12 @@ class Responses(Shape):
         kinds = [item.get("type") for item in items if isinstance(item, dict) and "content" not in item]
         blocks = [block.get("type") for block in blocks_of(items)]
         return any(isinstance(kind, str) for kind in kinds) or any(kind in _BLOCKS[:2] for kind in blocks)
+
+    def marked(self, item: Item, ttl: str) -> Item:
+        return with_breakpoint(item, ttl, "input_text")
+
+    def cache_fields(self, key: str, *, has_marks: bool) -> dict[str, Any]:
+        return cache_fields(key, has_marks=has_marks)
 
     def read(self, items: Sequence[Item]) -> Iterator[Counted]:
         """Yield a message for each response, and for each other item, without items with a repeated id."""
