@@ -410,6 +410,10 @@ export interface Conversation {
    * If true, pinned messages are sent at their places in the history, not before it.
    */
   pinned_in_place?: boolean;
+  /**
+   * If true, no request continues the session, so a stable window leaves no slack.
+   */
+  once?: boolean;
 }
 /**
  * Publishes a candidate for all later requests of a session.

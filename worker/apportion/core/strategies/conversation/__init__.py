@@ -37,7 +37,7 @@ from msgspec.structs import replace
 
 from apportion.core.events import ContextRequest
 from apportion.core.history import as_message
-from apportion.core.models import NO_FRAME, Frame
+from apportion.core.models import NO_FRAME, NO_SCALE, Frame
 from apportion.core.results import Fidelity, Reason, ToolResults
 from apportion.core.shrink import Shrunk
 from apportion.core.strategies.conversation.chat_state import ChatState, encode_state
@@ -149,12 +149,11 @@ def _composed(task: ConversationTask, chat: Chat) -> Verdicts:
 
 def _counters(task: ConversationTask) -> MessageCounters:
     """Return the counters of the messages, with the factors of the task's model."""
-    scale = None if task.model is None else task.model.scale
-    if scale is None:
+    if task.model is None:
         return MessageCounters(task.counter, task.counter)
-    return MessageCounters(
-        scaled_counter(task.counter, scale.text), scaled_counter(task.counter, scale.json), scale.media
-    )
+    scale = task.model.scale or NO_SCALE
+    text, tools = (scaled_counter(task.counter, permille) for permille in (scale.text, scale.json))
+    return MessageCounters(text, tools, scale.media, by_block=True)
 
 
 def _frame(task: ConversationTask) -> Frame:
@@ -162,11 +161,8 @@ def _frame(task: ConversationTask) -> Frame:
     if task.model is None:
         return NO_FRAME
     frame = task.model.frame
-    return (
-        replace(frame, request=frame.request + frame.message)
-        if task.own.conversation.system_prompt
-        else frame
-    )
+    prompt_tokens = frame.message if task.own.conversation.system_prompt else 0
+    return replace(frame, request=frame.request + prompt_tokens)
 
 
 def _verdicts(

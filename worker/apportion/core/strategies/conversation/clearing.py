@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from apportion.core.history import blocks_of, text_of
+from apportion.core.history import blocks_of
 from apportion.core.media import media_of
 from apportion.core.strategies.conversation.counted_chat import CountedChat
 from apportion.core.strategies.conversation.policy import (
@@ -105,7 +105,7 @@ def clearable_media(
             continue
         content, freed = without_media(given, policy, counted)
         before = counted.texts[index] if form is None else form.tokens
-        freed -= counted.counter_of(index).count(text_of(content)) - before
+        freed -= counted.count_content(index, content) - before
         if freed > 0:
             contents[index], saved[index] = content, freed
     return Clearable(target, contents, saved)

@@ -43,6 +43,11 @@ class CountedChat(Struct, frozen=True):
         is_of_tools = not self.counters.is_plain and index in self.chat.of_tools
         return self.counters.tools if is_of_tools else self.counters.text
 
+    def count_content(self, index: int, content: Any) -> int:
+        """Return the tokens of the text of a message's new content."""
+        assert self.counters is not None, "a chat that is not counted needs no counter"
+        return self.counters.count_content(content, is_of_tools=index in self.chat.of_tools)
+
     @property
     def free(self) -> list[int]:
         """The messages of the history that may be kept or left out, oldest first."""

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from apportion.core.canonical_json import canonical_json_of_any, canonical_json_of_each
 from apportion.core.errors import ErrorCode, EventError
-from apportion.core.history import blocks_of, is_text
+from apportion.core.history import blocks_of, is_text, text_of
 from apportion.core.media import Media, media_of, texts_of, without_data
 from apportion.core.models import NO_FRAME, Frame
 from apportion.core.strategies.conversation.policy import ConversationPolicy
@@ -36,6 +36,8 @@ class MessageCounters(Struct, frozen=True):
     text: TokenCounter
     tools: TokenCounter
     media_permille: int = WHOLE
+    by_block: bool = False
+    """Whether a text of several blocks costs at least the sum of its blocks, which a provider may count."""
 
     @property
     def is_plain(self) -> bool:
@@ -53,6 +55,14 @@ class MessageCounters(Struct, frozen=True):
             for place, tokens in zip(places, own, strict=True):
                 counts[place] = tokens
         return counts
+
+    def count_content(self, content: Any, *, is_of_tools: bool) -> int:
+        """Return the tokens of the text of a content."""
+        counter = self.tools if is_of_tools else self.text
+        tokens = counter.count(text_of(content))
+        if not self.by_block or not isinstance(content, list):
+            return tokens
+        return max(tokens, sum(counter.count_many([text_of(block) for block in content])))
 
     def media_tokens(self, tokens: int) -> int:
         """Return the tokens of media as the provider counts them."""
@@ -98,6 +108,8 @@ class Chat(Struct, frozen=True, dict=True):
     """Messages with more for the model to read than text, thoughts, calls and a result."""
     defined: list[Link]
     named: list[Link]
+    parted: dict[int, Any]
+    """The contents with several text blocks, by index of the message."""
 
     @cached_property
     def callers(self) -> dict[int, tuple[int, str]]:
@@ -132,8 +144,12 @@ class Chat(Struct, frozen=True, dict=True):
     def count_texts(self, counters: MessageCounters) -> Sequence[int]:
         """Return the count of each text."""
         if counters.is_plain:
-            return counters.text.count_many(self.texts)
-        return counters.count_many([*enumerate(self.texts)], self.of_tools)
+            counts = counters.text.count_many(self.texts)
+        else:
+            counts = counters.count_many([*enumerate(self.texts)], self.of_tools)
+        for index, content in self.parted.items() if counters.by_block else ():
+            counts[index] = counters.count_content(content, is_of_tools=index in self.of_tools)
+        return counts
 
     def content_costs(
         self, texts: Sequence[int], counters: MessageCounters, policy: ConversationPolicy
@@ -196,7 +212,7 @@ def read(history: Sequence[dict[str, Any]], new_message: dict[str, Any], *, as_r
     Raises:
         EventError: the role is unknown, or a call or a result has no id.
     """
-    chat = Chat([], [], [], [], {}, {}, {}, [], set(), [], [])
+    chat = Chat([], [], [], [], {}, {}, {}, [], set(), [], [], {})
     roles, texts = chat.roles, chat.texts
     found = Found({}, [], {}, [], as_read)
     for message in (*history, new_message):
@@ -246,6 +262,8 @@ def _read_one(chat: Chat, found: Found, index: int, message: dict[str, Any], poi
         text, has_more = content, False
     else:
         text, has_more = _read_blocks(chat, found, index, content, f"{pointer}.content")
+        if len(blocks_of(content)) > 1:
+            chat.parted[index] = content
     others = {name: value for name, value in message.items() if name not in _KNOWN_FIELDS}
     if others:
         without, files = without_data(others)
@@ -333,19 +351,23 @@ def _read_blocks(chat: Chat, found: Found, index: int, content: Any, pointer: st
                 continue
             _link(chat, index, block)
             has_more = has_more or block.get("type") not in _THOUGHTS
-            thought = block.get("thinking")
-            if found.as_read and block.get("type") == "thinking" and isinstance(thought, str):
-                chat.blocks.append((index, thought))
-                continue
         else:
             has_more = True
-        counted, files = without_data(block)
-        if files:
-            chat.media.setdefault(index, []).extend([Media("unknown")] * files)
-        if counted != {}:
-            found.blocks[f"{pointer}[{number}]"] = counted
-            found.owners_of_blocks.append(index)
+        _record_opaque(chat, found, index, block, f"{pointer}[{number}]")
     return "".join(texts), has_more
+
+
+def _record_opaque(chat: Chat, found: Found, index: int, block: Any, pointer: str) -> None:
+    thought = block.get("thinking") if found.as_read and isinstance(block, Mapping) else None
+    if isinstance(thought, str):
+        chat.blocks.append((index, thought))
+        return
+    counted, files = without_data(block)
+    if files:
+        chat.media.setdefault(index, []).extend([Media("unknown")] * files)
+    if counted != {}:
+        found.blocks[pointer] = counted
+        found.owners_of_blocks.append(index)
 
 
 def _link(chat: Chat, index: int, block: Mapping[str, Any]) -> None:

@@ -136,7 +136,7 @@ class Shortener:
         content, freed = without_media(given, self._policy, self._counted)
         if not freed:
             return {}
-        tokens = self._counted.counter_of(index).count(text_of(content))
+        tokens = self._counted.count_content(index, content)
         return {index: Form(content, tokens, freed_tokens=freed)}
 
     def applied(self, forms: Mapping[int, Form]) -> CountedChat:
@@ -176,7 +176,7 @@ class Shortener:
                 forms[index] = Form(marker, counter.count(marker), is_cleared=True)
                 continue
             content = shortened(self._messages[index].get("content"), tokens, share, counter)
-            forms[index] = Form(content, counter.count(text_of(content)))
+            forms[index] = Form(content, self._counted.count_content(index, content))
         return {
             index: form
             for index, form in forms.items()
