@@ -77,7 +77,8 @@ def test_a_session_in_a_file_keeps_the_beginning() -> None:
         ended = apportion("fit", "--limit", "300", "--session", "chat-1", stdin=json.dumps(messages).encode())
         bodies.append(json.loads(ended.out))
         assert bodies[-1] == fit(messages, 300, session_id="chat-1", client=sessions).body
-    assert bodies[-1][1] == bodies[-2][1] != fit(chat(23), 300).messages[1]
+    fresh = fit(chat(23), 300, session_id="fresh", client=LocalSessions()).messages
+    assert bodies[-1][1] == bodies[-2][1] != fresh[1]
 
 
 def test_cleared_results_are_counted() -> None:

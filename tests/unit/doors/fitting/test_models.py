@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 from pydantic import TypeAdapter
 from support.drawn_chats import EVERYTHING, chats
 
@@ -141,10 +140,11 @@ def test_marks_of_the_caller_stay_and_count_and_no_time_to_live_rises() -> None:
 
 
 def test_openai_gets_breakpoints_where_only_these_match_and_a_key_of_the_session() -> None:
+    completions = pytest.importorskip("openai.types.chat.completion_create_params")
     bodies = [{"messages": [{"role": "system", "content": TEXT * 8}, *turns(n)]} for n in (12, 13)]
     new, old = (played(model, *bodies) for model in ("gpt-5.6-sol", "gpt-4o"))
     for fitted in (*new, *old):
-        TypeAdapter(CompletionCreateParamsNonStreaming).validate_python(fitted.body)
+        TypeAdapter(completions.CompletionCreateParamsNonStreaming).validate_python(fitted.body)
         assert len(fitted.body["prompt_cache_key"]) == 32
     assert [marks_of(fitted.body, "prompt_cache_breakpoint") for fitted in old] == [[], []]
     ends = [[at for at, _ in marks_of(fitted.body, "prompt_cache_breakpoint")] for fitted in new]
