@@ -56,6 +56,8 @@ def test_random_strings_of_all_scripts_count_as_ctok_counts_them() -> None:
 def test_no_piece_crosses_a_cut(vocabulary: str) -> None:
     pieces = _data()[vocabulary]["pieces"]
     assert len(pieces) > 14_000
+    numbers = {piece for piece in pieces if piece.isascii() and piece.isdigit()}
+    assert numbers == {f"{number:0{size}}" for size in (1, 2, 3) for number in range(10**size)}
     for piece in pieces:
         assert "\2" not in piece[:-1], "a closing marker is at the end"
         assert re.fullmatch("[\3\4]*\1?[^\1\3\4]*", piece, re.DOTALL), "others are at the beginning"

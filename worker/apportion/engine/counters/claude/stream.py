@@ -22,7 +22,9 @@ OPEN, CLOSE, SHIFT, CAPS = "\1\2\3\4"
 _CONTRACTIONS = frozenset({"s", "t", "d", "m", "ll", "re", "ve"})
 _REMOVED = re.compile("[\1-\x08\x0b-\x1f\x7f-\x9f\ue000-\uf8ff]")
 _SPACES = re.compile("[\0\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f]")
-_QUOTES = str.maketrans("\u2018\u2019\u201c\u201d", "''\"\"")
+_TIDIED = dict.fromkeys((*range(1, 9), *range(11, 32), 127)) | {0: " "}
+_QUOTES = {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'}
+_FOLDED = str.maketrans("".join(_QUOTES), "".join(_QUOTES.values()))
 _SEAM = re.compile(f"(?<={CLOSE}) (?=[{SHIFT}{CAPS}]*{OPEN})")
 _RUN = re.compile("[wxy][wxym]*|m+|q+|[st]+|[01]+|p[pv]*|[nd][ndv]*|[hv\U00010000-\U0010ffff]+")
 _LEAST_CAPITALS = 4
@@ -57,6 +59,18 @@ class Family(NamedTuple):
     """Whether the frame ends in an opening marker, which replaces a space before the text."""
 
 
+def tidied(text: str, family: Family) -> str:
+    """Return a text with the same tokens, and fewer characters that are no letters, digits or signs.
+
+    The first character remains, because the frame absorbs only a space.
+    """
+    if not text.isascii():
+        text = text[0] + text[1:].replace("\xa0", " ").replace("\r\n", "\n")
+        for curved, straight in _QUOTES.items() if family.folds_quotes else ():
+            text = text.replace(curved, straight)
+    return text[0] + text[1:].translate(_TIDIED) if text.isascii() else text
+
+
 def normalized(text: str, family: Family, tables: Tables) -> str:
     """Return a text in NFC, without control characters and with one kind of space."""
     if not text.isascii():
@@ -67,7 +81,7 @@ def normalized(text: str, family: Family, tables: Tables) -> str:
         text = "".join([*parts, unicodedata.normalize("NFC", text[end:])])
         text = text.replace("\u0e4d\u0e32", "\u0e33")
         if family.folds_quotes:
-            text = text.translate(_QUOTES)
+            text = text.translate(_FOLDED)
     return _SPACES.sub(" ", _REMOVED.sub("", text))
 
 
@@ -132,17 +146,45 @@ def _closes(kind: str) -> bool:
     return kind[-1] in "qpv1y"
 
 
+class GapPatterns:
+    """Patterns of a gap between two words: digits, white space, ideographs and signs.
+
+    A gap can end with the suffix of a contraction.
+    """
+
+    def __init__(self, sign: str, ideograph: str) -> None:
+        self.gap = re.compile(rf"[{sign}{ideograph} 0-9\t\n]++(?:(?<![{sign}]')(?<=')[a-z]++)?+")
+        self._opened = re.compile(rf"(?<= )(?!'(?:[a-z]|\Z))(?=[{sign}])")
+        self._closed = re.compile(rf"(?<=[{sign}])(?= (?! ))")
+
+    def marked(self, gap: str) -> str:
+        """Return a gap with its markers."""
+        if " " in gap:
+            gap = self._closed.sub(CLOSE, self._opened.sub(OPEN, gap))
+        end = CLOSE if "a" <= gap[-1] <= "z" else OPEN
+        return _SEAM.sub("", CLOSE + gap + end)[1:].removesuffix(OPEN)
+
+
 def word(span: str, kind: str, family: Family, tables: Tables) -> str:
     """Return a word of these classes with its markers."""
-    cased = _cased(span, kind, family, tables)
+    cased = _cased_ascii(span, family) if span.isascii() else _cased(span, kind, family, tables)
     case = cased[0] if cased[0] in (SHIFT, CAPS) else ""
     return case + OPEN + cased[len(case) :] + CLOSE
+
+
+def _cased_ascii(span: str, family: Family) -> str:
+    if span.islower():
+        return span
+    if span.istitle():
+        return SHIFT + span.lower()
+    capitals = family.marks_capitals and len(span) >= _LEAST_CAPITALS and span.isupper()
+    return CAPS + span.lower() if capitals else span
 
 
 def _cased(span: str, kind: str, family: Family, tables: Tables) -> str:
     """Return a word in small letters behind a marker of its case, or as it is."""
     lower, small = tables.lower, tables.small
-    if (span.islower() and span.isascii()) or _SHARP in span:
+    if _SHARP in span:
         return span
     head, tail = span[0], span[1:]
     if _DOTTED in span:
