@@ -22,6 +22,7 @@ from apportion.engine.counters.claude.stream import (
     Tables,
     charset,
     marked,
+    marked_part,
     normalized,
     tidied,
     word,
@@ -122,6 +123,7 @@ class ClaudeCounter:
         self._tiling, self._tables = _tiling(vocabulary), _tables()
         self._ascii, self._unicode = _patterns(_ASCII_LAST), _patterns(sys.maxunicode)
         self._gaps = _gap_patterns()
+        self._parts = CostMemo(lambda part: self._tiling.cost(marked_part(part)))
         self._chunks = CostMemo(self._cost_of_chunk)
         self._heads, self._ends = CostMemo(self._cost_of_head), CostMemo(self._cost_of_end)
         self._context = {"": 0, "a": self._whole("a"), "0": self._whole("0")}
@@ -187,8 +189,8 @@ class ClaudeCounter:
         return self._tiling.cost(stream) + more
 
     def _cost_of_chunk(self, chunk: str) -> int:
-        if self._gaps.gap.fullmatch(chunk):
-            return self._tiling.cost(self._gaps.marked(chunk))
+        if not chunk.isalpha() and self._gaps.gap.fullmatch(chunk):
+            return sum(map(self._parts.__getitem__, self._gaps.divided.findall(chunk.replace(" ", "  "))))
         return self._between(chunk, self._right(chunk))
 
     def _right(self, chunk: str) -> str:
@@ -200,8 +202,8 @@ class ClaudeCounter:
 
     def _between(self, chunk: str, right: str) -> int:
         """Return the tokens of a chunk between two others."""
-        if self._unicode.word.fullmatch(chunk):
-            return self._tiling.cost(word(chunk, "w" * len(chunk), self._family, self._tables))
+        if chunk.isalpha() and self._unicode.word.fullmatch(chunk):
+            return self._tiling.cost_of_segment(word(chunk, "w" * len(chunk), self._family, self._tables))
         left = "0" if self._is_letter(chunk[0]) else "a"
         return self._whole(left + chunk + right) - self._context[left] - self._context[right]
 

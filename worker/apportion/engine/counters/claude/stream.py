@@ -149,20 +149,27 @@ def _closes(kind: str) -> bool:
 class GapPatterns:
     """Patterns of a gap between two words: digits, white space, ideographs and signs.
 
-    A gap can end with the suffix of a contraction.
+    A gap can end with the suffix of a contraction. `divided` is for a gap with doubled spaces. A sign has one
+    of the two spaces if this gives it a marker, so that a single space between two markers disappears.
     """
 
     def __init__(self, sign: str, ideograph: str) -> None:
         self.gap = re.compile(rf"[{sign}{ideograph} 0-9\t\n]++(?:(?<![{sign}]')(?<=')[a-z]++)?+")
-        self._opened = re.compile(rf"(?<= )(?!'(?:[a-z]|\Z))(?=[{sign}])")
-        self._closed = re.compile(rf"(?<=[{sign}])(?= (?! ))")
+        opened = rf" (?=[{sign}])(?!'(?:[a-z]|\Z))"
+        closed = rf"(?<=[{sign}]) (?: \Z|(?= (?! )))"
+        self.divided = re.compile(
+            rf"(?:(?:\A )?{opened})?[{sign}{ideograph}]++(?:[a-z]++|{closed})?+"
+            rf"|[0-9]++|[ \t\n]+?(?={opened}|[^ \t\n]|\Z)"
+        )
 
-    def marked(self, gap: str) -> str:
-        """Return a gap with its markers."""
-        if " " in gap:
-            gap = self._closed.sub(CLOSE, self._opened.sub(OPEN, gap))
-        end = CLOSE if "a" <= gap[-1] <= "z" else OPEN
-        return _SEAM.sub("", CLOSE + gap + end)[1:].removesuffix(OPEN)
+
+def marked_part(part: str) -> str:
+    """Return a part of a gap with doubled spaces as it is in the marked text."""
+    signs = part.strip(" ")
+    if not signs.strip():
+        return re.sub("  ?", " ", part)
+    close = part[-1] == " " or (len(signs) > 1 and "a" <= signs[-1] <= "z")
+    return (OPEN if part[0] == " " else "") + signs + (CLOSE if close else "")
 
 
 def word(span: str, kind: str, family: Family, tables: Tables) -> str:

@@ -61,7 +61,7 @@ class Tiling:
         self._lengths = {start: tuple(sorted(known)) for start, known in lengths.items()}
         self._longest = max(map(len, self._pieces))
         self._char = CostMemo(self._bytes_of)
-        self._segment = CostMemo(self._cost_of_segment)
+        self._segment = CostMemo(self.cost_of_segment)
         self._run = cache(self._run_costs)
 
     def cost(self, marked: str) -> int:
@@ -74,7 +74,8 @@ class Tiling:
         repeated = max(0, (length - len(costs)) // period + 1) if length >= len(costs) else 0
         return costs[length - repeated * period] + repeated
 
-    def _cost_of_segment(self, text: str) -> int:
+    def cost_of_segment(self, text: str) -> int:
+        """Return the tokens of a marked text within which no piece has to end."""
         if text in self._pieces:
             return 1
         if text[0] in "0123456789":
