@@ -9,6 +9,7 @@ import re
 import sys
 import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,10 +20,10 @@ from apportion.core.text.tokens import CounterName
 from apportion.engine.counters.claude.stream import (
     Family,
     GapPatterns,
+    ImpureGapError,
     Tables,
     charset,
     marked,
-    marked_part,
     normalized,
     tidied,
     word,
@@ -123,7 +124,7 @@ class ClaudeCounter:
         self._tiling, self._tables = _tiling(vocabulary), _tables()
         self._ascii, self._unicode = _patterns(_ASCII_LAST), _patterns(sys.maxunicode)
         self._gaps = _gap_patterns()
-        self._parts = CostMemo(lambda part: self._tiling.cost(marked_part(part)))
+        self._parts = CostMemo(lambda part: self._tiling.cost(self._gaps.marked(part)))
         self._chunks = CostMemo(self._cost_of_chunk)
         self._heads, self._ends = CostMemo(self._cost_of_head), CostMemo(self._cost_of_end)
         self._context = {"": 0, "a": self._whole("a"), "0": self._whole("0")}
@@ -189,8 +190,9 @@ class ClaudeCounter:
         return self._tiling.cost(stream) + more
 
     def _cost_of_chunk(self, chunk: str) -> int:
-        if not chunk.isalpha() and self._gaps.gap.fullmatch(chunk):
-            return sum(map(self._parts.__getitem__, self._gaps.divided.findall(chunk.replace(" ", "  "))))
+        if not chunk.isalpha():
+            with suppress(ImpureGapError):
+                return sum(map(self._parts.__getitem__, self._gaps.divided.findall(chunk.replace(" ", "  "))))
         return self._between(chunk, self._right(chunk))
 
     def _right(self, chunk: str) -> str:

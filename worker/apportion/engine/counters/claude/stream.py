@@ -146,6 +146,10 @@ def _closes(kind: str) -> bool:
     return kind[-1] in "qpv1y"
 
 
+class ImpureGapError(Exception):
+    """A gap has characters that can change their neighbours, or a suffix of no contraction."""
+
+
 class GapPatterns:
     """Patterns of a gap between two words: digits, white space, ideographs and signs.
 
@@ -154,22 +158,24 @@ class GapPatterns:
     """
 
     def __init__(self, sign: str, ideograph: str) -> None:
-        self.gap = re.compile(rf"[{sign}{ideograph} 0-9\t\n]++(?:(?<![{sign}]')(?<=')[a-z]++)?+")
+        self._pure = re.compile(rf"[{sign}{ideograph} 0-9\t\n]++(?:(?<![{sign}]')(?<=')[a-z]++)?+")
         opened = rf" (?=[{sign}])(?!'(?:[a-z]|\Z))"
         closed = rf"(?<=[{sign}]) (?: \Z|(?= (?! )))"
         self.divided = re.compile(
-            rf"(?:(?:\A )?{opened})?[{sign}{ideograph}]++(?:[a-z]++|{closed})?+"
-            rf"|[0-9]++|[ \t\n]+?(?={opened}|[^ \t\n]|\Z)"
+            rf"(?:(?:\A )?{opened})?[{sign}{ideograph}]++(?:(?<![{sign}]')(?<=')[a-z]++|{closed})?+"
+            rf"|[0-9]++|[ \t\n]+?(?={opened}|[^ \t\n]|\Z)|.++",
+            re.DOTALL,
         )
 
-
-def marked_part(part: str) -> str:
-    """Return a part of a gap with doubled spaces as it is in the marked text."""
-    signs = part.strip(" ")
-    if not signs.strip():
-        return re.sub("  ?", " ", part)
-    close = part[-1] == " " or (len(signs) > 1 and "a" <= signs[-1] <= "z")
-    return (OPEN if part[0] == " " else "") + signs + (CLOSE if close else "")
+    def marked(self, part: str) -> str:
+        """Return a part of a gap with doubled spaces as it is in the marked text; raises ImpureGapError."""
+        if not self._pure.fullmatch(part):
+            raise ImpureGapError
+        signs = part.strip(" ")
+        if not signs.strip():
+            return re.sub("  ?", " ", part)
+        close = part[-1] == " " or (len(signs) > 1 and "a" <= signs[-1] <= "z")
+        return (OPEN if part[0] == " " else "") + signs + (CLOSE if close else "")
 
 
 def word(span: str, kind: str, family: Family, tables: Tables) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 _REMEMBERED_LENGTH, _REMEMBERED = 64, 65_536
 _START = 4
 """The length of a repeated character at which longer pieces are found by their lengths."""
+_END, _NO_PIECE = "\0", dict[str, Any]()
 _DIGITS = 3
 """The length of the longest pieces of digits. All shorter strings of digits are pieces, too."""
 _LONG, _LONG_RUN_LENGTH = 24, 1_024
@@ -106,24 +107,28 @@ class Tiling:
         return self._least(text) + saved
 
     def _least(self, text: str) -> int:
-        tree, char, size = self._tree, self._char, len(text)
+        """Return the least cost of a text, from the least costs of its beginnings."""
+        size, pieces_from, char = len(text), self._tree.get, self._char
+        text += _END
         costs = [0, *[size * 4] * size]
         for start in range(size):
-            first = text[start]
-            cost = costs[start] + char[first]
-            costs[start + 1] = min(costs[start + 1], cost)
-            node, end = tree.get(first), start + 1
-            cost = costs[start] + 1
-            while node is not None and end < size:
-                node, end = node.get(text[end]), end + 1
-                if node is not None and "" in node and cost < costs[end]:
+            first, end, cost = text[start], start + 1, costs[start] + 1
+            node = pieces_from(first, _NO_PIECE)
+            if "" not in node:
+                costs[end] = min(costs[end], cost - 1 + char[first])
+            while node is not None:
+                if cost < costs[end] and "" in node:
                     costs[end] = cost
+                node, end = node.get(text[end]), end + 1
             if end == start + _START + 1:
-                for length in self._lengths.get(text[start : start + _START], ()):
-                    end = start + length
-                    if end <= size and cost < costs[end] and text[start:end] in self._pieces:
-                        costs[end] = cost
+                for end in self._ends_of_runs(text, start):
+                    costs[end] = min(costs[end], cost)
         return costs[size]
+
+    def _ends_of_runs(self, text: str, start: int) -> list[int]:
+        """Return the ends of all pieces at a place that begin with a repeated character."""
+        lengths = self._lengths.get(text[start : start + _START], ())
+        return [start + length for length in lengths if text[start : start + length] in self._pieces]
 
     def _shortened(self, text: str) -> tuple[str, int]:
         """Return a text with its long runs shortened, and the tokens that this saves.
