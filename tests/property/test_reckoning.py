@@ -24,7 +24,11 @@ texts = st.lists(st.sampled_from(PIECES), max_size=12).map("".join)
 worded = st.tuples(texts, st.sampled_from(["a", "Word", "7"]), texts).map("".join)
 """Texts with a letter or a digit. Without one, a few characters in a row are estimated one by one."""
 counters = st.sampled_from([name for name in CounterName if not hasattr(COUNTERS[name], "units")])
-"""The counters whose counts add up at each seam; the others are in `unit/engine/counters/test_claude.py`."""
+"""The counters whose counts add up at each seam.
+
+Claude's counters have no such seams: the tokens of a space depend on the characters on both sides of it. The
+places where their counts add up are in `unit/engine/counters/test_claude.py`.
+"""
 
 
 @SETTINGS

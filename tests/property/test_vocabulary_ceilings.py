@@ -1,4 +1,4 @@
-"""The ceiling under counters of open models, for every strategy, and their additivity at seams."""
+"""The ceiling under counters of open models and of Claude, for every strategy, and their additivity at seams."""
 
 from typing import Any
 
@@ -18,6 +18,7 @@ from apportion.core.strategies import parse_policy
 from apportion.core.text.reckoning import last_seam
 from apportion.core.text.tokens import ModelCounter
 from apportion.engine.counters import COUNTERS
+from apportion.engine.counters.claude.counter import FAMILIES
 
 SETTINGS = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 GEMMA = (ModelCounter.GEMMA3, ModelCounter.GEMMA4)
@@ -26,7 +27,7 @@ PIECES = ("a", "B", " ", "   ", "\t", "\n", "\n\n", "\r\n", ".", ",", "'s", "/",
           "─" * 80, "<|endoftext|>", "<table>")  # fmt: skip
 strange = st.lists(st.sampled_from(PIECES), max_size=25).map("".join) | st.text(max_size=40)
 budgets = st.integers(1, 200)
-every_counter = pytest.mark.parametrize("counter", list(ModelCounter))
+every_counter = pytest.mark.parametrize("counter", [*ModelCounter, *FAMILIES])
 
 
 def check(outcome: Answered, counter: str, budget: int) -> None:
@@ -86,7 +87,7 @@ def test_conversations(
     assert sum(map(count, plain)) <= made.tokens.used
 
 
-@every_counter
+@pytest.mark.parametrize("counter", list(ModelCounter))
 @settings(SETTINGS, max_examples=200)
 @given(before=strange, between=st.sampled_from([" ", "\n", "\n\n"]), after=strange)
 def test_a_text_costs_the_sum_of_its_parts_at_a_seam(
