@@ -1,4 +1,4 @@
-"""The ceiling under counters of open models and of Claude, for every strategy, and their additivity at seams."""
+"""The ceiling under counters of open models and Claude, for every strategy, and sums at seams."""
 
 from typing import Any
 
