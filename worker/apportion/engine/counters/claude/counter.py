@@ -25,8 +25,10 @@ from apportion.engine.counters.claude.stream import (
     charset,
     marked,
     normalized,
+    plain_gap,
     tidied,
     word,
+    words_and_gaps,
 )
 from apportion.engine.counters.claude.tiling import CostMemo, Tiling
 
@@ -124,6 +126,7 @@ class ClaudeCounter:
         self._tiling, self._tables = _tiling(vocabulary), _tables()
         self._ascii, self._unicode = _patterns(_ASCII_LAST), _patterns(sys.maxunicode)
         self._gaps = _gap_patterns()
+        self._masked = CostMemo(self._cost_of_masked)
         self._parts = CostMemo(lambda part: self._tiling.cost(self._gaps.marked(part)))
         self._chunks = CostMemo(self._cost_of_chunk)
         self._heads, self._ends = CostMemo(self._cost_of_head), CostMemo(self._cost_of_end)
@@ -159,9 +162,19 @@ class ClaudeCounter:
             tokens = self._heads[f"{within:d}{start < len(text):d}{found[0]}"]
             if start == len(text):
                 return tokens
-        *chunks, last = patterns.chunk.findall(text, start)
+        if patterns is self._ascii:
+            words, gaps, end = words_and_gaps(text[start:])
+            tokens += sum(map(self._chunks.__getitem__, words)) + sum(map(self._masked.__getitem__, gaps))
+            *chunks, last = patterns.chunk.findall(end)
+        else:
+            *chunks, last = patterns.chunk.findall(text, start)
         ends = self._chunks if within and last[-1] == "\n" else self._ends
         return tokens + sum(map(self._chunks.__getitem__, chunks)) + ends[last]
+
+    def _cost_of_masked(self, masked: str) -> int:
+        """Return the tokens of a masked gap between two words."""
+        *chunks, _ = self._ascii.chunk.findall(plain_gap(masked) + "a")
+        return sum(map(self._chunks.__getitem__, chunks))
 
     def _cost_of_head(self, key: str) -> int:
         """Return the tokens of a gap at the beginning, with two digits before it.

@@ -15,6 +15,7 @@ each version of Python gives the same result.
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from string import ascii_letters
 from typing import NamedTuple
 
 OPEN, CLOSE, SHIFT, CAPS = "\1\2\3\4"
@@ -23,6 +24,12 @@ _CONTRACTIONS = frozenset({"s", "t", "d", "m", "ll", "re", "ve"})
 _REMOVED = re.compile("[\1-\x08\x0b-\x1f\x7f-\x9f\ue000-\uf8ff]")
 _SPACES = re.compile("[\0\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f]")
 _TIDIED = dict.fromkeys((*range(1, 9), *range(11, 32), 127)) | {0: " "}
+_GAP_CHARACTERS, _MASKS = " \n\tstdmlrve", "\x0e\x0f\x10\x11\x12\x13\x14\x15\x16\x17\x18"
+"""White space and the letters of suffixes in gaps, and characters in their place that `str.split` keeps."""
+_MASKED, _UNMASKED = str.maketrans(_GAP_CHARACTERS, _MASKS), str.maketrans(_MASKS, _GAP_CHARACTERS)
+_IN_WORDS = {code: " " for code in range(128) if not chr(code).isalpha()}
+_IN_GAPS = dict.fromkeys(map(ord, ascii_letters), " ") | str.maketrans(_GAP_CHARACTERS[:3], _MASKS[:3])
+_SUFFIX = re.compile("'(?:s|t|d|m|ll|re|ve)(?![A-Za-z])")
 _QUOTES = {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'}
 _FOLDED = str.maketrans("".join(_QUOTES), "".join(_QUOTES.values()))
 _SEAM = re.compile(f"(?<={CLOSE}) (?=[{SHIFT}{CAPS}]*{OPEN})")
@@ -69,6 +76,22 @@ def tidied(text: str, family: Family) -> str:
         for curved, straight in _QUOTES.items() if family.folds_quotes else ():
             text = text.replace(curved, straight)
     return text[0] + text[1:].translate(_TIDIED) if text.isascii() else text
+
+
+def words_and_gaps(text: str) -> tuple[list[str], list[str], str]:
+    """Return the words and the masked gaps of an ASCII text, and the word or gap at its end.
+
+    A gap includes the suffixes of contractions. This is twice as fast as a pattern.
+    """
+    if "'" in text:
+        text = _SUFFIX.sub(lambda found: found[0].translate(_MASKED), text)
+    words, gaps = text.translate(_IN_WORDS).split(), text.translate(_IN_GAPS).split()
+    return words, gaps, words.pop() if text[-1].isalpha() else plain_gap(gaps.pop())
+
+
+def plain_gap(masked: str) -> str:
+    """Return the characters of a masked gap."""
+    return masked.translate(_UNMASKED)
 
 
 def normalized(text: str, family: Family, tables: Tables) -> str:
