@@ -6,7 +6,6 @@ it is remembered. The tests prove this from the vocabularies: no piece crosses a
 
 import hashlib
 import re
-import sys
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -18,6 +17,7 @@ import msgspec
 
 from apportion.core.text.tokens import CounterName
 from apportion.engine.counters.claude.stream import (
+    UNMASKED,
     Family,
     GapPatterns,
     ImpureGapError,
@@ -25,7 +25,6 @@ from apportion.engine.counters.claude.stream import (
     charset,
     marked,
     normalized,
-    plain_gap,
     tidied,
     word,
     words_and_gaps,
@@ -40,7 +39,6 @@ FAMILIES: Mapping[str, tuple[str, Family]] = {
     CounterName.CLAUDE_4_8: ("v4.7", Family(folds_quotes=False, marks_capitals=False, opens=False)),
 }
 """The vocabulary and the rules of each counter."""
-_ASCII_LAST = 0x7F
 
 
 @cache
@@ -76,20 +74,17 @@ class _Patterns(NamedTuple):
 
 
 @cache
-def _patterns(last: int) -> _Patterns:
-    """Return the patterns by which a text is cut, for texts without code points above `last`.
+def _patterns() -> _Patterns:
+    """Return the patterns by which a text is cut.
 
     A chunk is a word or a gap. A single space between two words is no chunk and costs nothing. A gap includes
     the suffix of a contraction. Characters that can change their neighbours belong to a gap, with the letters
     next to them.
     """
     sets = _data()["tables"]["sets"]
-    letter = charset(pair for pair in sets["word"] if pair[0] <= last)
-    safe = charset(pair for pair in sets["safe"] if pair[0] <= last) + r"0-9\t\n"
+    letter, safe = charset(sets["word"]), charset(sets["safe"]) + r"0-9\t\n"
     other = rf"[^{letter}{safe}]"
     plain, gap = f"[{letter}]++(?!{other})", rf"(?:[{safe}]++|[{letter}]*+{other}[^{safe}]*+)++"
-    if last == _ASCII_LAST:
-        plain, gap = "[A-Za-z]++", "[^A-Za-z]++"
     gap += rf"(?:(?<=')(?:s|t|d|m|ll|re|ve)(?![{letter}]))?+"
     return _Patterns(re.compile(plain), re.compile(f"{plain}|(?! {plain}){gap}"), re.compile(gap))
 
@@ -124,7 +119,7 @@ class ClaudeCounter:
         )
         vocabulary, self._family = FAMILIES[name]
         self._tiling, self._tables = _tiling(vocabulary), _tables()
-        self._ascii, self._unicode = _patterns(_ASCII_LAST), _patterns(sys.maxunicode)
+        self._patterns = _patterns()
         self._gaps = _gap_patterns()
         self._masked = CostMemo(self._cost_of_masked)
         self._parts = CostMemo(lambda part: self._tiling.cost(self._gaps.marked(part)))
@@ -154,7 +149,7 @@ class ClaudeCounter:
         """Return the tokens of the chunks of a text. The first and the last depend on the frame."""
         tokens = start = 0
         text = tidied(text, self._family)
-        patterns = self._ascii if text.isascii() else self._unicode
+        patterns = self._patterns
         if patterns.word.match(text) is None:
             found = patterns.head.match(text)
             assert found is not None, "a text begins with a word or a gap"
@@ -162,7 +157,7 @@ class ClaudeCounter:
             tokens = self._heads[f"{within:d}{start < len(text):d}{found[0]}"]
             if start == len(text):
                 return tokens
-        if patterns is self._ascii:
+        if text.isascii():
             words, gaps, end = words_and_gaps(text[start:])
             tokens += sum(map(self._chunks.__getitem__, words)) + sum(map(self._masked.__getitem__, gaps))
             *chunks, last = patterns.chunk.findall(end)
@@ -173,7 +168,7 @@ class ClaudeCounter:
 
     def _cost_of_masked(self, masked: str) -> int:
         """Return the tokens of a masked gap between two words."""
-        *chunks, _ = self._ascii.chunk.findall(plain_gap(masked) + "a")
+        *chunks, _ = self._patterns.chunk.findall(masked.translate(UNMASKED) + "a")
         return sum(map(self._chunks.__getitem__, chunks))
 
     def _cost_of_head(self, key: str) -> int:
@@ -213,11 +208,11 @@ class ClaudeCounter:
         return "" if self._is_letter(chunk[-1]) else "a"
 
     def _is_letter(self, char: str) -> bool:
-        return self._unicode.word.match(char) is not None
+        return self._patterns.word.match(char) is not None
 
     def _between(self, chunk: str, right: str) -> int:
         """Return the tokens of a chunk between two others."""
-        if chunk.isalpha() and self._unicode.word.fullmatch(chunk):
+        if chunk.isalpha() and self._patterns.word.fullmatch(chunk):
             return self._tiling.cost_of_segment(word(chunk, "w" * len(chunk), self._family, self._tables))
         left = "0" if self._is_letter(chunk[0]) else "a"
         return self._whole(left + chunk + right) - self._context[left] - self._context[right]

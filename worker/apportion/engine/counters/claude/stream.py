@@ -26,7 +26,7 @@ _SPACES = re.compile("[\0\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f]")
 _TIDIED = dict.fromkeys((*range(1, 9), *range(11, 32), 127)) | {0: " "}
 _GAP_CHARACTERS, _MASKS = " \n\tstdmlrve", "\x0e\x0f\x10\x11\x12\x13\x14\x15\x16\x17\x18"
 """White space and the letters of suffixes in gaps, and characters in their place that `str.split` keeps."""
-_MASKED, _UNMASKED = str.maketrans(_GAP_CHARACTERS, _MASKS), str.maketrans(_MASKS, _GAP_CHARACTERS)
+_MASKED, UNMASKED = str.maketrans(_GAP_CHARACTERS, _MASKS), str.maketrans(_MASKS, _GAP_CHARACTERS)
 _IN_WORDS = {code: " " for code in range(128) if not chr(code).isalpha()}
 _IN_GAPS = dict.fromkeys(map(ord, ascii_letters), " ") | str.maketrans(_GAP_CHARACTERS[:3], _MASKS[:3])
 _SUFFIX = re.compile("'(?:s|t|d|m|ll|re|ve)(?![A-Za-z])")
@@ -86,12 +86,7 @@ def words_and_gaps(text: str) -> tuple[list[str], list[str], str]:
     if "'" in text:
         text = _SUFFIX.sub(lambda found: found[0].translate(_MASKED), text)
     words, gaps = text.translate(_IN_WORDS).split(), text.translate(_IN_GAPS).split()
-    return words, gaps, words.pop() if text[-1].isalpha() else plain_gap(gaps.pop())
-
-
-def plain_gap(masked: str) -> str:
-    """Return the characters of a masked gap."""
-    return masked.translate(_UNMASKED)
+    return words, gaps, words.pop() if text[-1].isalpha() else gaps.pop().translate(UNMASKED)
 
 
 def normalized(text: str, family: Family, tables: Tables) -> str:
