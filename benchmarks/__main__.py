@@ -1,8 +1,8 @@
 """All benchmarks, one after another; `python -m benchmarks.NAME` runs one."""
 
-from benchmarks import choosing, composing, peers, querying, remembering, worst
+from benchmarks import choosing, composing, counting, peers, querying, remembering, worst
 from benchmarks.value import report as value
 
 if __name__ == "__main__":  # a process that `worst` starts imports this file once more
-    for benchmark in (composing, choosing, remembering, querying, peers, worst, value):
+    for benchmark in (composing, choosing, counting, remembering, querying, peers, worst, value):
         benchmark.main()

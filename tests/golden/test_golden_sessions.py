@@ -29,7 +29,10 @@ SETTINGS = {
     "APPORTION_DEFAULT_POLICY": "lanes",
 }
 OF_SESSION = {
-    "facts": {"APPORTION_POLICIES": str(HERE / "sessions" / "facts" / "policies")},
+    **{
+        name: {"APPORTION_POLICIES": str(HERE / "sessions" / name / "policies")}
+        for name in ("facts", "claude")
+    },
     "refusals": {"APPORTION_EVENT_MAX_BYTES": "4000", "APPORTION_CANDIDATES_MAX": "20"},
 }
 """Separate policies, because a refusal names all policies; small bounds, for small oversized events."""
@@ -71,7 +74,7 @@ def test_the_files_have_every_strategy_counter_status_fidelity_and_reason() -> N
     assert {message["policy"]["strategy"] for message in composed} == set(STRATEGIES)
     assert {message["tokens"]["counter"] for message in composed if message["tokens"]["used"]} == set(
         CounterName
-    ) - {CounterName.CLAUDE_3, CounterName.CLAUDE_4_7, CounterName.CLAUDE_4_8}
+    )
     assert {message["status"] for message in composed} == set(Status)
     assert {item["fidelity"] for message in composed for item in message["items"]} == set(Fidelity)
     assert {entry["reason"] for entry in entries if "reason" in entry} == set(Reason)

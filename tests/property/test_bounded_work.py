@@ -28,7 +28,9 @@ SETTINGS = settings(max_examples=50, deadline=None, suppress_health_check=list(H
 TIMES = 5
 """The allowed multiple of n log n counted characters: each piece, its ends and forms, and the whole."""
 
-counters = st.sampled_from([CounterName.CHARS4, CounterName.O200K_BASE, CounterName.CL100K_BASE])
+counters = st.sampled_from(
+    [CounterName.CHARS4, CounterName.O200K_BASE, CounterName.CL100K_BASE, CounterName.CLAUDE_4_7]
+)
 repeated = st.builds(
     lambda before, body, times, end: before + body * times + end,
     st.sampled_from(["", "/", " ", "\n", "- ", "."]),

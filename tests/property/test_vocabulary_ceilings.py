@@ -1,4 +1,4 @@
-"""The ceiling under counters of open models and of Claude, for every strategy, and sums at seams."""
+"""The ceiling under counters of open models and Claude, for every strategy, and sums at seams."""
 
 from typing import Any
 
@@ -16,8 +16,9 @@ from support.drawn_layers import policies as layers_policies
 from apportion.core.compose import Answered
 from apportion.core.strategies import parse_policy
 from apportion.core.text.reckoning import last_seam
-from apportion.core.text.tokens import CounterName, ModelCounter
+from apportion.core.text.tokens import ModelCounter
 from apportion.engine.counters import COUNTERS
+from apportion.engine.counters.claude.counter import FAMILIES
 
 SETTINGS = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 GEMMA = (ModelCounter.GEMMA3, ModelCounter.GEMMA4)
@@ -26,8 +27,7 @@ PIECES = ("a", "B", " ", "   ", "\t", "\n", "\n\n", "\r\n", ".", ",", "'s", "/",
           "─" * 80, "<|endoftext|>", "<table>")  # fmt: skip
 strange = st.lists(st.sampled_from(PIECES), max_size=25).map("".join) | st.text(max_size=40)
 budgets = st.integers(1, 200)
-CLAUDE = (CounterName.CLAUDE_3, CounterName.CLAUDE_4_7, CounterName.CLAUDE_4_8)
-every_counter = pytest.mark.parametrize("counter", [*ModelCounter, *CLAUDE])
+every_counter = pytest.mark.parametrize("counter", [*ModelCounter, *FAMILIES])
 
 
 def check(outcome: Answered, counter: str, budget: int) -> None:

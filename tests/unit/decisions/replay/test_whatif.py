@@ -352,7 +352,7 @@ def test_sums_of_parts_are_the_sum_of_the_whole_and_of_nothing_nothing() -> None
 
 GOLDEN = Path(__file__).parents[3] / "golden"
 SESSIONS = sorted(folder.name for folder in (GOLDEN / "sessions").iterdir())
-FOLDERS = (GOLDEN / "policies", GOLDEN / "sessions" / "facts" / "policies")
+FOLDERS = (GOLDEN / "policies", *sorted(GOLDEN.glob("sessions/*/policies")))
 POLICIES = Catalogue([policy for folder in FOLDERS for policy in load_catalogue(folder)])
 SECRETS = Engine(
     ENGINE.version, COUNTERS, read_secrets(Settings(fingerprint_secret_file=GOLDEN / "secrets.toml"))

@@ -19,7 +19,8 @@ HERE = Path(__file__).with_name("claude")
 FRAMES = {"claude-3": 7, "claude-4.7": 11, "claude-4.8": 6}
 """The tokens of a single message without its text."""
 SIGNS = ("a", "Foo", "HTTP", "don't", " ", "  ", "\n", "\t", "\r\n", "'", "(", ").", "5", "12", "é",
-         "e\u0301", "中", "\u0301", "½", "\u0660", "\u2019s", "\ufe0f", "😀", "\0", "Σ")  # fmt: skip
+         "e\u0301", "中", "\u0301", "\x01", "\xa0", "\u201c", "'s", "½",
+         "\u0660", "\u2019s", "\ufe0f", "😀", "\0", "Σ")  # fmt: skip
 texts = st.lists(st.sampled_from(SIGNS), max_size=14).map("".join)
 names = st.sampled_from(list(FAMILIES))
 
@@ -56,6 +57,8 @@ def test_random_strings_of_all_scripts_count_as_ctok_counts_them() -> None:
 def test_no_piece_crosses_a_cut(vocabulary: str) -> None:
     pieces = _data()[vocabulary]["pieces"]
     assert len(pieces) > 14_000
+    numbers = {piece for piece in pieces if piece.isascii() and piece.isdigit()}
+    assert numbers == {f"{number:0{size}}" for size in (1, 2, 3) for number in range(10**size)}
     for piece in pieces:
         assert "\2" not in piece[:-1], "a closing marker is at the end"
         assert re.fullmatch("[\3\4]*\1?[^\1\3\4]*", piece, re.DOTALL), "others are at the beginning"
@@ -87,6 +90,12 @@ def test_units_add_up_at_the_start_of_a_line_and_before_a_space_between_letters(
 def test_a_count_is_near_the_units_of_a_text_without_line_ends_at_its_end(text: str, name: str) -> None:
     counter = claude_counter(name)
     assert abs(counter.count(text) - counter.units(text)) <= 2
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_removed_character_at_the_end_does_not_hide_line_ends(name: str) -> None:
+    units = claude_counter(name).units
+    assert units("a\n\r") == units("a\n") == units("a") + 1
 
 
 @pytest.mark.parametrize("name", FAMILIES)

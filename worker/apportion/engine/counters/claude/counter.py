@@ -6,9 +6,9 @@ it is remembered. The tests prove this from the vocabularies: no piece crosses a
 
 import hashlib
 import re
-import sys
 import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +16,19 @@ from typing import Any, NamedTuple
 import msgspec
 
 from apportion.core.text.tokens import CounterName
-from apportion.engine.counters.claude.stream import Family, Tables, charset, marked, normalized, word
+from apportion.engine.counters.claude.stream import (
+    UNMASKED,
+    Family,
+    GapPatterns,
+    ImpureGapError,
+    Tables,
+    charset,
+    marked,
+    normalized,
+    tidied,
+    word,
+    words_and_gaps,
+)
 from apportion.engine.counters.claude.tiling import CostMemo, Tiling
 
 DATA = Path(__file__).with_name("claude.json.z")
@@ -27,7 +39,6 @@ FAMILIES: Mapping[str, tuple[str, Family]] = {
     CounterName.CLAUDE_4_8: ("v4.7", Family(folds_quotes=False, marks_capitals=False, opens=False)),
 }
 """The vocabulary and the rules of each counter."""
-_ASCII_LAST = 0x7F
 
 
 @cache
@@ -63,28 +74,35 @@ class _Patterns(NamedTuple):
 
 
 @cache
-def _patterns(last: int) -> _Patterns:
-    """Return the patterns by which a text is cut, for texts without code points above `last`.
+def _patterns() -> _Patterns:
+    """Return the patterns by which a text is cut.
 
-    A chunk is a word, ASCII digits, or a gap. A single space between two words is no chunk and costs nothing.
-    A gap includes all that its cost depends on: digits next to a space, line ends behind white space, and the
-    suffix of a contraction. Characters that can change their neighbours keep a gap together, with the letters
+    A chunk is a word or a gap. A single space between two words is no chunk and costs nothing. A gap includes
+    the suffix of a contraction. Characters that can change their neighbours belong to a gap, with the letters
     next to them.
     """
     sets = _data()["tables"]["sets"]
-    letter = charset(pair for pair in sets["word"] if pair[0] <= last)
-    safe = charset(pair for pair in sets["safe"] if pair[0] <= last)
-    other = rf"[^{letter}{safe}0-9\t\n]"
-    plain = f"[{letter}]++(?!{other})"
-    digits = f"[0-9]++(?![ ])(?!{other})"
-    behind = rf"(?<=[ \t'\u2018\u2019]|{other})"
-    impure = rf"[{letter}]*+{other}[^{safe}0-9\t\n]*+"
-    rest = rf"(?:[{safe}\t]++|{impure}|[0-9]++(?=[ ]|{other})|{behind}\n++)"
-    suffix = rf"(?:(?<=['\u2018\u2019])(?:s|t|d|m|ll|re|ve)(?![{letter}]))?+"
-    gap = rf"(?:\n++{rest}*+|{rest}++)(?:{behind}[0-9]++|{suffix})"
-    return _Patterns(
-        re.compile(plain), re.compile(f"{plain}|{digits}|(?! {plain}){gap}"), re.compile(f"{digits}|{gap}")
+    letter, safe = charset(sets["word"]), charset(sets["safe"]) + r"0-9\t\n"
+    other = rf"[^{letter}{safe}]"
+    plain, gap = f"[{letter}]++(?!{other})", rf"(?:[{safe}]++|[{letter}]*+{other}[^{safe}]*+)++"
+    gap += rf"(?:(?<=')(?:s|t|d|m|ll|re|ve)(?![{letter}]))?+"
+    return _Patterns(re.compile(plain), re.compile(f"{plain}|(?! {plain}){gap}"), re.compile(gap))
+
+
+@cache
+def _gap_patterns() -> GapPatterns:
+    classes = _tables().classes
+    codes = [
+        code
+        for first, last in _data()["tables"]["sets"]["safe"]
+        for code in range(first, last + 1)
+        if classes[code] in "qph"
+    ]
+    signs, ideographs = (
+        charset((code, code) for code in codes if (classes[code] == "h") is is_ideograph)
+        for is_ideograph in (False, True)
     )
+    return GapPatterns(signs, ideographs)
 
 
 class ClaudeCounter:
@@ -101,8 +119,12 @@ class ClaudeCounter:
         )
         vocabulary, self._family = FAMILIES[name]
         self._tiling, self._tables = _tiling(vocabulary), _tables()
-        self._ascii, self._unicode = _patterns(_ASCII_LAST), _patterns(sys.maxunicode)
+        self._patterns = _patterns()
+        self._gaps = _gap_patterns()
+        self._masked = CostMemo(self._cost_of_masked)
+        self._parts = CostMemo(lambda part: self._tiling.cost(self._gaps.marked(part)))
         self._chunks = CostMemo(self._cost_of_chunk)
+        self._heads, self._ends = CostMemo(self._cost_of_head), CostMemo(self._cost_of_end)
         self._context = {"": 0, "a": self._whole("a"), "0": self._whole("0")}
 
     def count(self, text: str) -> int:
@@ -126,26 +148,41 @@ class ClaudeCounter:
     def _sum(self, text: str, *, within: bool) -> int:
         """Return the tokens of the chunks of a text. The first and the last depend on the frame."""
         tokens = start = 0
-        patterns = self._ascii if text.isascii() else self._unicode
+        text = tidied(text, self._family)
+        patterns = self._patterns
         if patterns.word.match(text) is None:
             found = patterns.head.match(text)
-            assert found is not None, "a text begins with a word, digits or a gap"
-            head, start = found[0], found.end()
-            right = self._right(head) if start < len(text) else ""
-            if within:
-                left, right = "a" if head[0] == " " else "0", right or self._end(head)
-                tokens = self._whole(left + head + right) - self._context[left] - self._context[right]
-            else:
-                tokens = self._whole(head + right) - self._context[right]
+            assert found is not None, "a text begins with a word or a gap"
+            start = found.end()
+            tokens = self._heads[f"{within:d}{start < len(text):d}{found[0]}"]
             if start == len(text):
                 return tokens
-        *chunks, last = patterns.chunk.findall(text, start)
-        right = self._end(last) if within else ""
-        return tokens + sum(map(self._chunks.__getitem__, chunks)) + self._between(last, right)
+        if text.isascii():
+            words, gaps, end = words_and_gaps(text[start:])
+            tokens += sum(map(self._chunks.__getitem__, words)) + sum(map(self._masked.__getitem__, gaps))
+            *chunks, last = patterns.chunk.findall(end)
+        else:
+            *chunks, last = patterns.chunk.findall(text, start)
+        ends = self._chunks if within and last[-1] == "\n" else self._ends
+        return tokens + sum(map(self._chunks.__getitem__, chunks)) + ends[last]
 
-    def _end(self, chunk: str) -> str:
-        """Return a text that keeps line ends at the end of a chunk from the frame."""
-        return "a" if chunk[-1] == "\n" else ""
+    def _cost_of_masked(self, masked: str) -> int:
+        """Return the tokens of a masked gap between two words."""
+        *chunks, _ = self._patterns.chunk.findall(masked.translate(UNMASKED) + "a")
+        return sum(map(self._chunks.__getitem__, chunks))
+
+    def _cost_of_head(self, key: str) -> int:
+        """Return the tokens of a gap at the beginning, with two digits before it.
+
+        They say whether it is within a longer text, and whether more text follows.
+        """
+        within, more, head = key[0] == "1", key[1] == "1", key[2:]
+        right = self._right(head) if more else "a" if within and head[-1] == "\n" else ""
+        left = ("a" if head[0] == " " else "0") if within else ""
+        return self._whole(left + head + right) - self._context[left] - self._context[right]
+
+    def _cost_of_end(self, chunk: str) -> int:
+        return self._between(chunk, "")
 
     def count_many(self, texts: Sequence[str]) -> list[int]:
         """Return the tokens of each text, in their order."""
@@ -161,6 +198,9 @@ class ClaudeCounter:
         return self._tiling.cost(stream) + more
 
     def _cost_of_chunk(self, chunk: str) -> int:
+        if not chunk.isalpha():
+            with suppress(ImpureGapError):
+                return sum(map(self._parts.__getitem__, self._gaps.divided.findall(chunk.replace(" ", "  "))))
         return self._between(chunk, self._right(chunk))
 
     def _right(self, chunk: str) -> str:
@@ -168,12 +208,12 @@ class ClaudeCounter:
         return "" if self._is_letter(chunk[-1]) else "a"
 
     def _is_letter(self, char: str) -> bool:
-        return self._unicode.word.match(char) is not None
+        return self._patterns.word.match(char) is not None
 
     def _between(self, chunk: str, right: str) -> int:
         """Return the tokens of a chunk between two others."""
-        if chunk.isascii() and chunk.isalpha():
-            return self._tiling.cost(word(chunk, "w" * len(chunk), self._family, self._tables))
+        if chunk.isalpha() and self._patterns.word.fullmatch(chunk):
+            return self._tiling.cost_of_segment(word(chunk, "w" * len(chunk), self._family, self._tables))
         left = "0" if self._is_letter(chunk[0]) else "a"
         return self._whole(left + chunk + right) - self._context[left] - self._context[right]
 

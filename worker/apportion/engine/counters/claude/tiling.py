@@ -10,13 +10,17 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import pairwise
+from typing import Any
 
 _REMEMBERED_LENGTH, _REMEMBERED = 64, 65_536
-_START = 3
-"""The length of the beginnings by which longer pieces are found."""
+_START = 4
+"""The length of a repeated character at which longer pieces are found by their lengths."""
+_END, _NO_PIECE = "\0", dict[str, Any]()
+_DIGITS = 3
+"""The length of the longest pieces of digits. All shorter strings of digits are pieces, too."""
 _LONG, _LONG_RUN_LENGTH = 24, 1_024
 """The lengths from which a text is divided, and a run is shortened."""
-_SEGMENT = re.compile("[\3\4]?\1?[^\1-\4]+\2?|[\1-\4]")
+_SEGMENT = re.compile("[ \t\n]+|[0-9]+|[\3\4]?\1?[^\1-\4 \t\n0-9]+\2?|[\1-\4]")
 _LONG_RUN = re.compile(rf"(.)\1{{{_LONG_RUN_LENGTH - 1},}}", re.DOTALL)
 
 
@@ -43,14 +47,22 @@ class Tiling:
         self._pieces = frozenset(pieces)
         self._prefixes = frozenset(map(bytes.fromhex, prefixes))
         self._pairs = {pair for piece in self._pieces for pair in map("".join, pairwise(piece))}
+        self._tree: dict[str, Any] = {}
+        """The pieces by their characters; the end of a piece has the key "". Long runs end at `_START`."""
         lengths = defaultdict(set)
         for piece in self._pieces:
-            if len(piece) >= _START:
-                lengths[piece[:_START]].add(len(piece))
+            start, node = piece[:_START], self._tree
+            is_run = len(piece) > _START and start == piece[0] * _START
+            if is_run:
+                lengths[start].add(len(piece))
+            for char in start if is_run else piece:
+                node = node.setdefault(char, {})
+            if not is_run:
+                node[""] = node
         self._lengths = {start: tuple(sorted(known)) for start, known in lengths.items()}
         self._longest = max(map(len, self._pieces))
         self._char = CostMemo(self._bytes_of)
-        self._segment = CostMemo(self._cost_of_segment)
+        self._segment = CostMemo(self.cost_of_segment)
         self._run = cache(self._run_costs)
 
     def cost(self, marked: str) -> int:
@@ -63,15 +75,15 @@ class Tiling:
         repeated = max(0, (length - len(costs)) // period + 1) if length >= len(costs) else 0
         return costs[length - repeated * period] + repeated
 
-    def _cost_of_segment(self, text: str) -> int:
+    def cost_of_segment(self, text: str) -> int:
+        """Return the tokens of a marked text within which no piece has to end."""
         if text in self._pieces:
             return 1
-        for end in range(1, len(text)):
-            if text[:end] in self._pieces and text[end:] in self._pieces:
-                return 2
-            if end == _LONG:
-                return sum(map(self._cost_of_part, self._parts(text)))
-        return self._cost_of_part(text)
+        if text[0] in "0123456789":
+            return -(-len(text) // _DIGITS)
+        if len(text) > _LONG:
+            return sum(map(self._cost_of_part, self._parts(text)))
+        return self._least(text)
 
     def _parts(self, text: str) -> Iterator[str]:
         """Yield the parts of a text between which no piece can lie."""
@@ -92,21 +104,31 @@ class Tiling:
         saved = 0
         if len(text) > _LONG_RUN_LENGTH:
             text, saved = self._shortened(text)
-        pieces, lengths, char = self._pieces, self._lengths, self._char
-        size = len(text)
-        costs = [size * 4] * (size + self._longest + 1)
-        costs[0] = 0
+        return self._least(text) + saved
+
+    def _least(self, text: str) -> int:
+        """Return the least cost of a text, from the least costs of its beginnings."""
+        size, pieces_from, char = len(text), self._tree.get, self._char
+        text += _END
+        costs = [0, *[size * 4] * size]
         for start in range(size):
-            cost = costs[start] + char[text[start]]
-            costs[start + 1] = min(costs[start + 1], cost)
-            cost = costs[start] + 1
-            if cost < costs[start + 2] and text[start : start + 2] in pieces:
-                costs[start + 2] = cost
-            for length in lengths.get(text[start : start + 3], ()):
-                end = start + length
-                if cost < costs[end] and text[start:end] in pieces:
+            first, end, cost = text[start], start + 1, costs[start] + 1
+            node = pieces_from(first, _NO_PIECE)
+            if "" not in node:
+                costs[end] = min(costs[end], cost - 1 + char[first])
+            while node is not None:
+                if cost < costs[end] and "" in node:
                     costs[end] = cost
-        return costs[size] + saved
+                node, end = node.get(text[end]), end + 1
+            if end == start + _START + 1:
+                for end in self._ends_of_runs(text, start):
+                    costs[end] = min(costs[end], cost)
+        return costs[size]
+
+    def _ends_of_runs(self, text: str, start: int) -> list[int]:
+        """Return the ends of all pieces at a place that begin with a repeated character."""
+        lengths = self._lengths.get(text[start : start + _START], ())
+        return [start + length for length in lengths if text[start : start + length] in self._pieces]
 
     def _shortened(self, text: str) -> tuple[str, int]:
         """Return a text with its long runs shortened, and the tokens that this saves.
