@@ -79,6 +79,19 @@ class RefusalLog:
             log_fact("dead letter", code=code, place=where, count=self._pending.pop(code))
 
 
+class MismatchLog:
+    """Logs once for each policy and model that the model counts by another counter than the policy."""
+
+    def __init__(self) -> None:
+        self._logged: set[tuple[str, str]] = set()
+
+    def tell(self, policy: str, counter: str, model: str) -> None:
+        """Log a mismatch, unless it was logged before; the model is empty if only its provider is known."""
+        if (policy, model) not in self._logged:
+            self._logged.add((policy, model))
+            log_warning("counter_mismatch", policy=policy, counter=counter, model=model)
+
+
 def _log_end_of_errors(lines: int, lasted_s: float) -> None:
     log_fact("errors ended", lines=lines, lasted_s=round(lasted_s, 1))
 

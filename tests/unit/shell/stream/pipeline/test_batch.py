@@ -214,3 +214,10 @@ def test_a_refused_event_releases_its_fetched_data() -> None:
         assert gc.collect() == 0
     finally:
         gc.enable()
+
+
+def test_a_model_that_counts_otherwise_is_logged_once_for_a_policy(caplog: pytest.LogCaptureFixture) -> None:
+    events = [request(f"r{number}", model="claude-opus-4-7") for number in range(3)]
+    compose(*(read(offset, event) for offset, event in enumerate(events)))
+    told = [record.fields for record in caplog.records if record.message == "counter_mismatch"]  # type: ignore[attr-defined]
+    assert told == [{"policy": "lanes", "counter": "o200k_base", "model": "claude-opus-4-7"}]

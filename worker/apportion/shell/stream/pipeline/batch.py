@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from time import monotonic, thread_time
 
 from aiokafka.structs import ConsumerRecord
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, field
 
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.wire.record import Record
 from apportion.shell.kafka.faults import StreamError
 from apportion.shell.kafka.producer import OutboundRecord
 from apportion.shell.kafka.record_batches import record_of
-from apportion.shell.operations.log import RefusalLog
+from apportion.shell.operations.log import MismatchLog, RefusalLog
 from apportion.shell.operations.tally import BatchTally
 from apportion.shell.stream.faults import EventFailedError, NotInTurnError
 from apportion.shell.stream.pipeline.answers import Answers
@@ -88,6 +88,7 @@ class BatchComposer:
         self._share = share
         self._bounds = bounds
         self._refusals = RefusalLog()
+        self._mismatches = MismatchLog()
 
     def remember(self, window: Window) -> None:
         """Count the events of a partition's committed window, which a previous owner has processed."""
@@ -171,6 +172,10 @@ class BatchComposer:
         rows.hold(key, answer.row)
         if answer.outcome is not None:
             batch.tally.answered(answer.outcome, answer.took_s)
+            decision = answer.outcome.decision
+            if decision.counter_mismatch:
+                model = "" if decision.model is UNSET else decision.model.name
+                self._mismatches.tell(decision.policy.name, decision.counter.name, model)
         for message in answer.messages:
             batch.add(message)
 
