@@ -59,7 +59,13 @@ def test_a_policy_may_name_the_model_of_requests_without_one() -> None:
             "$.model",
             "nearest are large; add a row in models_file",
         ),
-        ({}, lanes_policy(counter="model", model="none"), "unknown_model", "$.policy", "large, bytes"),
+        (
+            {},
+            lanes_policy(counter="model", model="none"),
+            "unknown_model",
+            "$.policy",
+            "no row for this model; add a row",
+        ),
     ],
 )
 def test_a_model_that_is_missing_or_unknown_is_refused(

@@ -16,7 +16,7 @@ from msgspec.structs import asdict
 
 from apportion.core.canonical_json import canonical_json
 from apportion.core.digests import digest
-from apportion.core.errors import NAMED_MAX, ErrorCode, EventError
+from apportion.core.errors import ErrorCode, EventError
 from apportion.core.image_rules import ImageRule
 from apportion.core.results import ModelRef
 
@@ -124,7 +124,7 @@ class Model(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=
 
     def matches(self, name: str) -> bool:
         """Return whether a lower-cased name of a model is one of this row's."""
-        return any(fnmatchcase(name, pattern) for pattern in self.names)
+        return any(fnmatchcase(name, pattern.translate(_LOWER)) for pattern in self.names)
 
 
 class Models(Struct, frozen=True, dict=True):
@@ -159,7 +159,7 @@ class Models(Struct, frozen=True, dict=True):
         row = self.find(name)
         if row is None:
             names = [each.name for each in self.rows]
-            near = get_close_matches(name.translate(_LOWER), names, 3, 0.5) or names[:NAMED_MAX]
+            near = get_close_matches(name.translate(_LOWER), names, 3)
             hint = f"the nearest are {', '.join(near)}; " if near else ""
             text = f"the table of models has no row for this model; {hint}add a row in models_file"
             raise EventError(ErrorCode.UNKNOWN_MODEL, text, pointer)

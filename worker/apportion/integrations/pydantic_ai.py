@@ -79,8 +79,9 @@ class FitHistory(AbstractCapability[Any]):
                 text = InstructionPart.join(parameters.instruction_parts or [])
                 chat = read_chat({"messages": history, "instructions": text}, PydanticAI())
                 fitted = await self.fitter.fit_async(chat, self._session_id(ctx), ctx.model.model_name)
-                if fitted.system and fitted.system != text:
-                    parameters = replace(parameters, instruction_parts=[InstructionPart(fitted.system)])
+                if fitted.system != text and (fitted.system or text):
+                    parts = [InstructionPart(fitted.system)] if fitted.system else []
+                    parameters = replace(parameters, instruction_parts=parts)
                 sent = [*fitted.messages, *last]
                 return replace(request_context, messages=sent, model_request_parameters=parameters)
         return request_context
@@ -160,7 +161,7 @@ class PydanticAI(Shape):
             case RetryPromptPart() | RetryFeedbackPart():
                 return native.model_response()
             case _:
-                content = getattr(native, "content", None) or ""
+                content = native if isinstance(native, str) else getattr(native, "content", None) or ""
                 return list(content) if isinstance(content, tuple) else content
 
     def rewrite(self, native: Any, new: Any) -> Any:

@@ -159,3 +159,41 @@ def test_openai_gets_breakpoints_where_only_these_match_and_a_key_of_the_session
 def test_responses_that_would_be_cut_by_the_provider_are_refused() -> None:
     with pytest.raises(FitError, match=r"invalid_value: .* set it to disabled \(at \$\.truncation\)$"):
         fit({"input": "Hello", "truncation": "auto"}, 4_000)
+
+
+@pytest.mark.parametrize(
+    ("field", "body"),
+    [
+        ("system", {"model": CLAUDE, "messages": turns(0)}),
+        ("instructions", {"model": "gpt-4o", "input": "Hello"}),
+    ],
+)
+def test_a_blank_system_prompt_is_left_out_and_not_sent_uncounted(field: str, body: dict[str, Any]) -> None:
+    assert field not in fit({**body, field: "\n" * 9_000}, 4_000).body
+    assert field in fit({**body, field: "Be brief."}, 4_000).body
+
+
+def test_a_mark_at_the_top_of_a_body_counts_and_no_time_to_live_rises_before_it() -> None:
+    body = {"system": TEXT * 8, "messages": turns(12)}
+    top = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
+    tools = [{"name": f"t{number}", "cache_control": {**OWN, "ttl": "1h"}} for number in range(2)]
+    fitted = played(CLAUDE, {**body, **top, "tools": tools})[0]
+    assert [mark["ttl"] for _, mark in marks_of(fitted.body)] == ["1h"]
+
+
+def test_a_model_in_a_body_whose_counter_is_not_installed_is_a_mismatch() -> None:
+    sessions = LocalSessions(counters={"o200k_base": COUNTERS["o200k_base"]})
+    body = {"model": CLAUDE, "messages": [{"role": "system", "content": "s"}, *turns(1)]}
+    decision = fit(body, 4_000, client=sessions).decision
+    assert (decision.counter.name, decision.counter_mismatch) == ("o200k_base", True)
+
+
+def test_a_lone_surrogate_in_an_artifact_becomes_a_replacement_character() -> None:
+    fitted = fit(turns(0), 4_000, artifacts=[{"content": "\ud800 found"}])
+    assert "\ufffd found" in str(fitted.messages)
+
+
+def test_without_a_known_greatest_answer_a_window_is_no_limit() -> None:
+    with pytest.raises(FitError, match=r"no greatest answer of this model; name the limit"):
+        fit({"model": "gpt-4", "messages": turns(0)})
+    assert fit({"model": "gpt-4", "messages": turns(0), "max_tokens": 1_000}).limit_tokens == 8_192 - 1_000

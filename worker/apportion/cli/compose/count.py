@@ -46,5 +46,12 @@ def count(
     counted = engine.counters[name].count
     for file in files or [Path("-")]:
         with open_events(file) as source, naming(source):
-            text = source.read().decode("utf-8", "replace")
+            text = _text(source.read(), file)
         typer.echo(f"{counted(text)}\t{file}")
+
+
+def _text(value: bytes, file: Path) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise typer.BadParameter(f"{file}: is no text in UTF-8", param_hint="FILE") from None

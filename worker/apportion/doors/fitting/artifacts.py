@@ -29,8 +29,19 @@ def candidates_of(artifacts: Artifacts) -> list[Candidate]:
         if not isinstance(given, Candidate | Mapping):
             message = "an artifact is a Candidate, or a mapping with fields of one, such as content"
             raise FitError(ErrorCode.WRONG_TYPE, message, f"$.artifacts[{index}]")
-        fields.append(to_builtins(given) if isinstance(given, Candidate) else given)
+        fields.append({name: _whole(value) for name, value in _fields_of(given).items()})
     return [_candidate(*pair) for pair in enumerate(with_relevance(fields))]
+
+
+def _fields_of(given: Candidate | Mapping[str, Any]) -> Mapping[str, Any]:
+    return to_builtins(given) if isinstance(given, Candidate) else given
+
+
+def _whole(value: Any) -> Any:
+    """Return a text with U+FFFD for lone surrogates; other values stay."""
+    if not isinstance(value, str):
+        return value
+    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _candidate(index: int, fields: Mapping[str, Any]) -> Candidate:
@@ -38,7 +49,7 @@ def _candidate(index: int, fields: Mapping[str, Any]) -> Candidate:
     content = fields.get("content")
     made = {"kind": "semantic_match", "lane": "retrieved"}
     if isinstance(content, str):
-        digest = hashlib.sha256(content.encode("utf-8", "surrogatepass"))
+        digest = hashlib.sha256(content.encode())
         made["id"] = digest.hexdigest()[:_ID_CHARACTERS]
     try:
         return convert({**made, **fields}, Candidate)

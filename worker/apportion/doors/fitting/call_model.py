@@ -29,10 +29,14 @@ _NESTED_ANSWER_FIELDS = {
 
 
 class CallModel(Struct, frozen=True):
-    """The model of a call: its name, and its row; the empty name if there is no model."""
+    """The model of a call: its name, and its row; the empty name if no model counts.
+
+    `provider` is the provider of a model in the body that cannot be counted here.
+    """
 
     name: str = ""
     row: Model | None = None
+    provider: str = ""
 
     @property
     def frame(self) -> Frame:
@@ -74,7 +78,9 @@ def model_of(client: Any, named: str | None, chat: ShapedChat) -> CallModel:
     """
     if named is None:
         body = chat.given if isinstance(chat.given, Mapping) else {}
-        return known_model(client, body.get("model") or body.get("modelId")) or CallModel()
+        name = body.get("model") or body.get("modelId")
+        row = table_of(client).find(name) if isinstance(name, str) and name else None
+        return known_model(client, name) or CallModel(provider="" if row is None else row.provider)
     try:
         return CallModel(named, table_of(client).row(named, "$.model"))
     except EventError as error:
@@ -97,7 +103,8 @@ def find_counter(counters: Mapping[str, TokenCounter], name: str) -> TokenCounte
 def warn_of_mismatch(provider: str, counter: str) -> None:
     """Log once that a chat is counted by a counter that none of a provider's models has."""
     _logger.warning(
-        "counter_mismatch: %s counts the chat, but no model of %s counts so; name the model (docs/models.md)",
+        "counter_mismatch: %s counts a chat for %s, whose models count otherwise; name a model of the table, "
+        "and install the extra counters if its counter needs it (docs/models.md)",
         counter,
         provider,
     )
@@ -117,7 +124,11 @@ def window_limit(model: CallModel, chat: ShapedChat, counters: Mapping[str, Toke
     for field, inner in _NESTED_ANSWER_FIELDS.items():
         nested = body.get(field)
         wanted.append(nested.get(inner) if isinstance(nested, Mapping) else None)
-    answer_tokens = next((number for number in wanted if isinstance(number, int)), row.answer_tokens)
+    asked = [number for number in wanted if type(number) is int and number > 0]
+    answer_tokens = asked[0] if asked else row.answer_tokens
+    if not answer_tokens:
+        text = "the table has no greatest answer of this model; name the limit, or max_tokens in the body"
+        raise FitError(ErrorCode.MISSING_FIELD, text, "$.limit_tokens")
     return row.window_tokens - answer_tokens - _tools_tokens(row, body, counters)
 
 

@@ -39,6 +39,7 @@ def with_marks(
     own = [*_ttls(tools, _TOOLS), *_ttls(system, _SYSTEM)]
     for position, message in enumerate(sent):
         own += _ttls(message.message, position)
+    own += _ttls({"cache_control": given.get("cache_control")}, len(sent))  # at the end, by the provider
     taken = {position for position, _ in own}
     free = [place for place in sorted(places) if place not in taken]
     for place in free[max(0, len(free) + len(own) - MARKS_MAX) :]:

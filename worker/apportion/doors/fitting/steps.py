@@ -93,6 +93,11 @@ class FitCall(Struct, frozen=True, dict=True):
     counters: Mapping[str, TokenCounter] = COUNTERS
 
     @property
+    def provider(self) -> str:
+        """The provider of the model, if no model counts; empty if it is unknown."""
+        return self.model.provider or self.chat.shape.provider
+
+    @property
     def is_once(self) -> bool:
         """True if no call continues the session."""
         return self.session_id == self.request_id
@@ -167,7 +172,7 @@ class FitCall(Struct, frozen=True, dict=True):
             requested_at=self.requested_at,
             tenant=self.options.tenant,
             model=self.model.name or UNSET,
-            provider=UNSET if self.model.name else self.chat.shape.provider or UNSET,
+            provider=UNSET if self.model.name else self.provider or UNSET,
             **fields,
         )
 
@@ -335,7 +340,7 @@ def _require_one_counter(decision: ContextDecision, artifacts_decision: ContextD
 
 def _warn_of_mismatch(call: FitCall, decision: ContextDecision) -> None:
     if decision.counter_mismatch and not call.model.name:
-        warn_of_mismatch(call.chat.shape.provider, decision.counter.name)
+        warn_of_mismatch(call.provider, decision.counter.name)
 
 
 def _decision_of(answer: FitAnswer) -> ContextDecision:

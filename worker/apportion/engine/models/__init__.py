@@ -10,6 +10,9 @@ from msgspec import Struct, ValidationError, convert
 from msgspec.structs import replace
 
 from apportion.core.models import Model, Models
+from apportion.core.text.tokens import OWN_COUNTER, CounterName, ModelCounter
+
+_COUNTERS = (*CounterName, *ModelCounter)
 
 
 class ModelsError(Exception):
@@ -47,6 +50,10 @@ def _rows_of(file: Traversable | Path) -> tuple[Model, ...]:
     except (ValueError, RecursionError) as error:  # msgspec's error is a ValueError
         problem = str(error) if isinstance(error, ValidationError) else f"not TOML in UTF-8: {error}"
         raise ModelsError(f"{file}: {problem}") from None
+    for row in table.models:
+        if row.counter not in _COUNTERS and not OWN_COUNTER.fullmatch(row.counter):
+            known = f"name one of {', '.join(_COUNTERS)}, or file:NAME"
+            raise ModelsError(f"{file}: row {row.name}: there is no counter {row.counter}; {known}")
     names = [row.name for row in table.models]
     for name in names:
         if names.count(name) > 1:

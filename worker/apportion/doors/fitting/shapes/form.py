@@ -292,13 +292,14 @@ class ShapedChat(Struct, frozen=True, dict=True):
         return [self.shape.rewrite({}, content) if isinstance(content, str) else content]
 
     def sent_system(self, kept: Sequence[KeptMessage]) -> Any:
-        """Return the system prompt, which may be rewritten."""
+        """Return the system prompt, which may be rewritten; None if it is left out, because it is blank."""
         for message in kept:
             counted = self.counted[message.index]
-            if counted.source == SYSTEM and (message.content is not None or self._blanks(counted)):
+            if counted.source == SYSTEM:
+                if message.content is None and not self._blanks(counted):
+                    return self.system
                 return self.shape.system(self._native_content(self.system, message))
-        is_blank_list = len(self._blanks(self.counted[0])) == len(self.counted[0].message["content"] or "")
-        return None if self.system and is_blank_list else self.system
+        return None
 
     def body(self, messages: Sequence[Item], system: Any, fields: Mapping[str, Any] = {}) -> Any:
         """Return the caller's body with another context, and with new fields; a list if a list came."""
