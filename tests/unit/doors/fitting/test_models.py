@@ -1,20 +1,14 @@
 """Chats that are fitted for a model: their limit, their count, and the marks of its provider's cache."""
 
-import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from pydantic import TypeAdapter
-from support.drawn_chats import EVERYTHING, chats
+from support.claude_bodies import CLAUDE, body_tokens
 
 from apportion import COUNTERS, FitError, FitOptions, Fitted, LocalSessions, builtin_models, fit
 
 TEXT = "def f(x):\n    return x * 2  # some code\n" * 30
-CLAUDE = "claude-opus-4-7"
-FRAME = 11
-"""The frame of a message of that model."""
 OWN: dict[str, Any] = {"type": "ephemeral"}
 OURS: dict[str, Any] = {"type": "ephemeral", "ttl": "5m"}
 
@@ -22,26 +16,6 @@ OURS: dict[str, Any] = {"type": "ephemeral", "ttl": "5m"}
 def turns(number: int) -> list[dict[str, Any]]:
     roles = ("user", "assistant")
     return [{"role": roles[index % 2], "content": f"{index} {TEXT}"} for index in range(2 * number + 1)]
-
-
-def tokens_of(value: Any) -> int:
-    """Return the tokens of an Anthropic content: its texts, and its calls in the JSON that Python writes."""
-    count = COUNTERS["claude-4.7"].count
-    if isinstance(value, str):
-        return count(value)
-    tokens = 0
-    for block in value if isinstance(value, list) else ():
-        if block.get("type") == "tool_use":
-            tokens += count(block["name"]) + count(json.dumps(block["input"], ensure_ascii=False))
-        else:
-            tokens += tokens_of(block.get("content") or block.get("text") or block.get("thinking"))
-    return tokens
-
-
-def body_tokens(body: dict[str, Any]) -> int:
-    parts = [message["content"] for message in body["messages"]]
-    parts += [body["system"]] if body.get("system") else []
-    return sum(tokens_of(part) + FRAME for part in parts)
 
 
 def marks_of(body: dict[str, Any], name: str = "cache_control") -> list[tuple[int, Any]]:
@@ -66,17 +40,6 @@ def test_a_limit_is_nearly_filled_and_never_exceeded_by_the_models_own_count(lim
     fitted = fit(body, limit)
     assert 0.9 * limit < body_tokens(fitted.body) <= fitted.used_tokens <= limit
     assert fitted.decision.model == builtin_models().row(CLAUDE, "$").ref
-
-
-@settings(max_examples=40, deadline=None)
-@given(chats("anthropic", EVERYTHING), st.integers(200, 4_000))
-def test_no_drawn_chat_exceeds_its_limit_by_the_models_own_count(drawn: Any, limit: int) -> None:
-    try:
-        fitted = fit(drawn.body, limit, model=CLAUDE)
-    except FitError as error:
-        assert error.code in ("infeasible", "invalid_value")  # noqa: PT017 - both outcomes are right
-        return
-    assert body_tokens(fitted.body) <= fitted.used_tokens <= limit
 
 
 def test_without_a_limit_it_is_the_window_less_the_answer_and_the_tools() -> None:

@@ -76,7 +76,7 @@ class Units(Struct, frozen=True):
     known: Callable[[str, int], int]
     """Returns the units of a text with the given count."""
     is_exact: bool = True
-    """Whether the units of parts add up at each seam (see `core.text.reckoning`); if not, sums are near."""
+    """True if the units of parts add up at each seam (see `core.text.reckoning`); else sums are near."""
     dear: bool = False
     """Whether counting is slow, so that `core.text.reckoning` cuts long texts without a seam on the grid."""
 

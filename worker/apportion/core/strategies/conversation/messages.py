@@ -37,7 +37,7 @@ class MessageCounters(Struct, frozen=True):
     tools: TokenCounter
     media_permille: int = WHOLE
     by_block: bool = False
-    """Whether a text of several blocks costs at least the sum of its blocks, which a provider may count."""
+    """True if a text of several blocks costs at least the sum of its blocks, which a provider may count."""
 
     @property
     def is_plain(self) -> bool:

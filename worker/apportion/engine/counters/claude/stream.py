@@ -63,7 +63,7 @@ class Family(NamedTuple):
     folds_quotes: bool
     marks_capitals: bool
     opens: bool
-    """Whether the frame ends in an opening marker, which replaces a space before the text."""
+    """True if the frame ends in an opening marker, which replaces a space before the text."""
 
 
 def tidied(text: str, family: Family) -> str:
