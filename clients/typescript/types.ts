@@ -414,6 +414,10 @@ export interface Conversation {
    * If true, no request continues the session, so a stable window leaves no slack.
    */
   once?: boolean;
+  /**
+   * If true, no old result and no old medium is cleared, because the provider clears them.
+   */
+  keep_results?: boolean;
 }
 /**
  * Publishes a candidate for all later requests of a session.

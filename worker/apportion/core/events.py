@@ -220,6 +220,8 @@ class Conversation(Closed, frozen=True):
     """If true, pinned messages are sent at their places in the history, not before it."""
     once: Opt[bool] = UNSET
     """If true, no request continues the session, so a stable window leaves no slack."""
+    keep_results: Opt[bool] = UNSET
+    """If true, no old result and no old medium is cleared, because the provider clears them."""
 
 
 class ContextRequest(Closed, frozen=True, tag_field="type", tag="context-request"):

@@ -21,6 +21,9 @@ def as_message(new_message: str | dict[str, Any]) -> dict[str, Any]:
     return {"role": "user", "content": new_message} if isinstance(new_message, str) else new_message
 
 
+_DIGESTED = ("pinned", "pinned_in_place", "once", "keep_results")
+
+
 class History(Struct, frozen=True):
     """The messages of a request, their canonical JSON, and a hash of the beginning of the array of all."""
 
@@ -31,7 +34,7 @@ class History(Struct, frozen=True):
 
     def digests(self) -> dict[str, object]:
         """Return the conversation's part of its request's digest: digests, and the fields that are set."""
-        given = {name: getattr(self.conversation, name) for name in ("pinned", "pinned_in_place", "once")}
+        given = {name: getattr(self.conversation, name) for name in _DIGESTED}
         return {name: value for name, value in given.items() if value} | {
             "system_prompt": digest(self.conversation.system_prompt.encode()),
             "messages": self._continued(b"]"),

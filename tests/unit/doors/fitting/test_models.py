@@ -160,3 +160,18 @@ def test_without_a_known_greatest_answer_a_window_is_no_limit() -> None:
     with pytest.raises(FitError, match=r"no greatest answer of this model; name the limit"):
         fit({"model": "gpt-4", "messages": turns(0)})
     assert fit({"model": "gpt-4", "messages": turns(0), "max_tokens": 1_000}).limit_tokens == 8_192 - 1_000
+
+
+def test_old_results_stay_if_the_body_lets_the_provider_clear_them() -> None:
+    messages = turns(0)
+    for number in range(12):
+        call = {"type": "tool_use", "id": f"c{number}", "name": "read", "input": {}}
+        result = {"type": "tool_result", "tool_use_id": f"c{number}", "content": f"{number} {TEXT}"}
+        messages += [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+    body = {"model": CLAUDE, "messages": messages}
+    edits = {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}}
+    forms = [
+        {entry.fidelity for entry in fit({**body, **more}, 3_000).decision.candidates} for more in ({}, edits)
+    ]
+    assert "cleared" in forms[0]
+    assert "cleared" not in forms[1]

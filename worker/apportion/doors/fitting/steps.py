@@ -103,6 +103,15 @@ class FitCall(Struct, frozen=True, dict=True):
         return self.session_id == self.request_id
 
     @property
+    def is_edited_by_provider(self) -> bool:
+        """True if the body asks Anthropic to clear old results itself."""
+        given = self.chat.given if isinstance(self.chat.given, Mapping) else {}
+        management = given.get("context_management")
+        edits = management.get("edits") if isinstance(management, Mapping) else None
+        kinds = [str(edit.get("type")) for edit in edits or () if isinstance(edit, Mapping)]
+        return any(kind.startswith("clear_tool_uses") for kind in kinds)
+
+    @property
     def overhead_tokens(self) -> int:
         """The tokens of a message without its content."""
         return self.model.frame.message or OVERHEAD_TOKENS
@@ -297,6 +306,7 @@ def _chat_request(call: FitCall) -> ContextRequest:
         pinned=tuple(call.pins),
         pinned_in_place=True,
         once=call.is_once or UNSET,
+        keep_results=call.is_edited_by_provider or UNSET,
     )
     return call.request(policy=call.options.policy, budget_tokens=call.chat_tokens, conversation=conversation)
 

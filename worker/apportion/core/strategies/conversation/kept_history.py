@@ -120,7 +120,7 @@ def _clear(
     """Return the clearing of this turn, and the costs after it."""
     policy, costs = task.policy, counted.costs
     table, media = policy.tool_results, policy.media
-    if table is None and media is None:
+    if (table is None and media is None) or task.own.conversation.keep_results:
         return Clearing(), costs
     messages = task.own.conversation.messages
     results = Clearable() if table is None else clearable_results(counted, table)
