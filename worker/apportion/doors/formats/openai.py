@@ -7,7 +7,7 @@ cut at its breakpoints, and OpenAI writes these instead of its own (prompt cachi
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict, cast
 
 from msgspec import UNSET
 
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from openai.types.chat import ChatCompletionContentPartTextParam, ChatCompletionMessageParam
     from openai.types.chat.completion_create_params import PromptCacheOptions
 
-_PARTED_ROLES = ("system", "developer", "user", "tool")
+TTL: Literal["30m"] = "30m"
+"""The time to live of OpenAI's breakpoints, which no other provider has."""
+_MARKED_ROLES = ("system", "developer", "user", "tool")
 """Roles whose texts may have breakpoints; OpenAI refuses them in an assistant's message."""
 
 
@@ -48,7 +50,7 @@ def openai_body(composed: ContextComposed) -> OpenAIBody:
     if composed.tokens.model is not UNSET:
         body["prompt_cache_key"] = short_digest(session_key(composed.tenant, composed.session_id))
     if any(_has_breakpoint(message) for message in messages):
-        body["prompt_cache_options"] = {"mode": "explicit", "ttl": "30m"}
+        body["prompt_cache_options"] = cache_options()
     return body
 
 
@@ -62,9 +64,9 @@ def _messages(composed: ContextComposed, points: Sequence[Breakpoint]) -> list[M
     if prompt:
         messages = [{"role": "system", "content": prompt}, *messages]
     for point in points:
-        ends = [index for index in range(point.items) if messages[index]["role"] in _PARTED_ROLES]
+        ends = [index for index in range(point.items) if messages[index]["role"] in _MARKED_ROLES]
         if ends:
-            messages[ends[-1]] = _marked(messages[ends[-1]])
+            messages[ends[-1]] = with_breakpoint(messages[ends[-1]])
     return messages
 
 
@@ -74,15 +76,26 @@ def _part(text: str, *, marked: bool) -> "ChatCompletionContentPartTextParam":
     return {"type": "text", "text": text, "prompt_cache_breakpoint": {"mode": "explicit"}}
 
 
-def _marked(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a message with a breakpoint on its last part, if that is a text."""
-    content = message.get("content")
-    parts = [{"type": "text", "text": content}] if isinstance(content, str) else list(content or ())
-    if not parts or not parts[-1].get("text"):
-        return message
-    return {**message, "content": [*parts[:-1], {**parts[-1], **_part(parts[-1]["text"], marked=True)}]}
-
-
 def _has_breakpoint(message: Mapping[str, Any]) -> bool:
     content = message.get("content")
     return isinstance(content, list) and any("prompt_cache_breakpoint" in part for part in content)
+
+
+def with_breakpoint(message: Mapping[str, Any], kind: str = "text") -> Mapping[str, Any]:
+    """Return a message with a breakpoint on its last part, or the same message if it may have none.
+
+    A content that is a text becomes a part of the given type.
+    """
+    content = message.get("content")
+    if not content or message.get("role") not in _MARKED_ROLES:
+        return message
+    parts = [{"type": kind, "text": content}] if isinstance(content, str) else list(content)
+    if not isinstance(parts[-1], dict) or not parts[-1].get("text"):
+        return message
+    marked = {**parts[-1], "prompt_cache_breakpoint": {"mode": "explicit"}}
+    return {**message, "content": [*parts[:-1], marked]}
+
+
+def cache_options() -> "PromptCacheOptions":
+    """Return the options by which OpenAI writes a body's breakpoints instead of its own."""
+    return {"mode": "explicit", "ttl": TTL}

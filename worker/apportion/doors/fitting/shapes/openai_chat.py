@@ -4,17 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from apportion.doors.fitting.shapes.form import ARGUMENTS, Item, Shape, arguments_of, blocks_of, countable
+from apportion.doors.formats.openai import TTL, cache_options, with_breakpoint
 
 _CALL = {"id", "type", "function"}
 _CALLED = {"name", "arguments"}
 _CALLS = frozenset({"tool_calls", "function_call", "images"})
 _OWN_ROLES = ("developer", "tool", "function")
 _OWN_BLOCKS = ("image_url", "input_audio", "refusal", "file")
-
-
-OPENAI_TTL = "30m"
-"""The time to live of OpenAI's breakpoints, which no other provider has."""
-_MARKED_ROLES = ("system", "developer", "user", "tool")
 
 
 class OpenAIChat(Shape):
@@ -55,7 +51,7 @@ class OpenAIChat(Shape):
         return message
 
     def marked(self, item: Item, ttl: str) -> Item:
-        return with_breakpoint(item, ttl, "text")
+        return marked_by_openai(item, ttl, "text")
 
     def cache_fields(self, key: str, *, has_marks: bool) -> dict[str, Any]:
         return cache_fields(key, has_marks=has_marks)
@@ -101,21 +97,12 @@ def is_openai(items: Sequence[Item]) -> bool:
     )
 
 
-def with_breakpoint(item: Item, ttl: str, kind: str) -> Item:
-    """Return a message with a breakpoint of OpenAI on its last text; an assistant's message may have none."""
-    content = item.get("content") if isinstance(item, dict) else None
-    if ttl != OPENAI_TTL or not content or item.get("role") not in _MARKED_ROLES:
-        return item
-    blocks = [{"type": kind, "text": content}] if isinstance(content, str) else list(content)
-    if not isinstance(blocks[-1], dict) or not blocks[-1].get("text"):
-        return item
-    return {
-        **item,
-        "content": [*blocks[:-1], {**blocks[-1], "prompt_cache_breakpoint": {"mode": "explicit"}}],
-    }
+def marked_by_openai(item: Item, ttl: str, kind: str) -> Item:
+    """Return an item with a breakpoint, if the mark is one of OpenAI's and the item may have one."""
+    return with_breakpoint(item, kind) if ttl == TTL and isinstance(item, dict) else item
 
 
 def cache_fields(key: str, *, has_marks: bool) -> dict[str, Any]:
-    """Return OpenAI's fields for its cache. With breakpoints, it writes these instead of its own."""
-    options = {"prompt_cache_options": {"mode": "explicit", "ttl": OPENAI_TTL}} if has_marks else {}
+    """Return OpenAI's fields for its cache."""
+    options = {"prompt_cache_options": cache_options()} if has_marks else {}
     return {"prompt_cache_key": key, **options}

@@ -19,7 +19,7 @@ from apportion.doors.fitting.shapes.form import (
     result,
     text_block,
 )
-from apportion.doors.fitting.shapes.openai_chat import cache_fields, with_breakpoint
+from apportion.doors.fitting.shapes.openai_chat import cache_fields, marked_by_openai
 
 _CALLS = {
     "function_call": ("function", "arguments"),
@@ -57,7 +57,7 @@ class Responses(Shape):
         return any(isinstance(kind, str) for kind in kinds) or any(kind in _BLOCKS[:2] for kind in blocks)
 
     def marked(self, item: Item, ttl: str) -> Item:
-        return with_breakpoint(item, ttl, "input_text")
+        return marked_by_openai(item, ttl, "input_text")
 
     def cache_fields(self, key: str, *, has_marks: bool) -> dict[str, Any]:
         return cache_fields(key, has_marks=has_marks)
