@@ -128,8 +128,7 @@ class Fitter:
             raise self._no_answer() from None
 
     def _of_call(self, session_id: str | None, model: object) -> dict[str, Any]:
-        known = known_model(self._client, model)
-        named = self._arguments["options"].model or (known and known.name)
+        named = self._arguments["options"].model or known_model(self._client, model).name or None
         return {"session_id": self._require_session_id(session_id), "model": named, **self._arguments}
 
     def _require_session_id(self, session_id: str | None) -> str:

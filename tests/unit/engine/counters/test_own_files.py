@@ -147,6 +147,6 @@ def test_fit_counts_by_the_files_of_its_client(files: dict[str, Path]) -> None:
     client = LocalSessions([parse_policy(raw)], counters=counters)
     fitted = fit(chat, 500, client=client, options=FitOptions(policy="own"))
     assert fitted.decision.counter.name == "file:json"
-    assert sum(counters["file:json"].count(one["content"]) for one in fitted.messages) <= 500
+    assert sum(counters["file:json"].count(message["content"]) for message in fitted.messages) <= 500
     with pytest.raises(FitError, match="unknown_counter"):
         fit(chat, 500, client=LocalSessions([parse_policy(raw)]), options=FitOptions(policy="own"))

@@ -11,6 +11,7 @@ from apportion.core.errors import ErrorCode
 from apportion.core.events import Candidate
 from apportion.core.wire.refusal import refusal
 from apportion.doors.fitting.results import FitError
+from apportion.doors.fitting.shapes.form import without_surrogates
 
 Artifacts: TypeAlias = Iterable[Candidate | Mapping[str, Any]]
 _ALL = 1_000
@@ -27,21 +28,16 @@ def candidates_of(artifacts: Artifacts) -> list[Candidate]:
     fields: list[Mapping[str, Any]] = []
     for index, given in enumerate(artifacts):
         if not isinstance(given, Candidate | Mapping):
-            message = "an artifact is a Candidate, or a mapping with fields of one, such as content"
+            message = "an artifact is a Candidate, or a mapping with some of its fields, such as content"
             raise FitError(ErrorCode.WRONG_TYPE, message, f"$.artifacts[{index}]")
-        fields.append({name: _whole(value) for name, value in _fields_of(given).items()})
+        own = to_builtins(given) if isinstance(given, Candidate) else given
+        fields.append(
+            {
+                name: without_surrogates(value) if isinstance(value, str) else value
+                for name, value in own.items()
+            }
+        )
     return [_candidate(*pair) for pair in enumerate(with_relevance(fields))]
-
-
-def _fields_of(given: Candidate | Mapping[str, Any]) -> Mapping[str, Any]:
-    return to_builtins(given) if isinstance(given, Candidate) else given
-
-
-def _whole(value: Any) -> Any:
-    """Return a text with U+FFFD for lone surrogates; other values stay."""
-    if not isinstance(value, str):
-        return value
-    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _candidate(index: int, fields: Mapping[str, Any]) -> Candidate:

@@ -62,11 +62,11 @@ def counters_of(client: Any) -> Mapping[str, TokenCounter]:
     return counters if isinstance(counters, Mapping) else COUNTERS
 
 
-def known_model(client: Any, name: object) -> CallModel | None:
-    """Return a model that the caller did not name for counting; None if it cannot be counted here."""
+def known_model(client: Any, name: object) -> CallModel:
+    """Return a model that the caller did not name for counting, without name if it cannot be counted here."""
     row = table_of(client).find(name) if isinstance(name, str) and name else None
     if row is None or not is_installed(row.counter, counters_of(client)):
-        return None
+        return CallModel(provider="" if row is None else row.provider)
     return CallModel(str(name), row)
 
 
@@ -78,9 +78,7 @@ def model_of(client: Any, named: str | None, chat: ShapedChat) -> CallModel:
     """
     if named is None:
         body = chat.given if isinstance(chat.given, Mapping) else {}
-        name = body.get("model") or body.get("modelId")
-        row = table_of(client).find(name) if isinstance(name, str) and name else None
-        return known_model(client, name) or CallModel(provider="" if row is None else row.provider)
+        return known_model(client, body.get("model") or body.get("modelId"))
     try:
         return CallModel(named, table_of(client).row(named, "$.model"))
     except EventError as error:

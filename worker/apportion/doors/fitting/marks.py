@@ -28,9 +28,8 @@ def with_marks(
 ) -> tuple[list[SentMessage], Any]:
     """Return the messages and the system prompt with a mark at the end of each breakpoint's last message.
 
-    A message that may not have a mark leaves it to the one before it.
-    `kept` are the composed items. Only breakpoints with a time to live become marks, and only as many of the
-    last ones as the provider takes.
+    A message that may not have a mark leaves it to the message before it. `kept` are the composed items. Only
+    breakpoints with a time to live become marks, and only as many of the last ones as the provider takes.
     """
     marked = list(sent)
     places = {_place(chat, sent, kept, point): point.ttl for point in points if point.ttl}

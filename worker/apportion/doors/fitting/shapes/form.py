@@ -473,6 +473,11 @@ def plain(value: Any, depth: int = _DEPTH_MAX) -> Any:
     return plain(dump(mode="json", exclude_none=True), depth - 1) if dump else value
 
 
+def without_surrogates(text: str) -> str:
+    """Return a text with U+FFFD for lone surrogates."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def countable(value: Any, unread: frozenset[str] = frozenset(), depth: int = _COUNTED_DEPTH_MAX) -> Any:
     """Return JSON that can be counted, without fields that the model does not read.
 
@@ -481,8 +486,7 @@ def countable(value: Any, unread: frozenset[str] = frozenset(), depth: int = _CO
     """
     kind = type(value)
     if kind is str:
-        is_ascii = value.isascii()
-        return value if is_ascii else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return without_surrogates(value)
     if kind in _SCALARS:
         return value if kind is not int or abs(value) <= MAX_INTEGER else str(value)
     if depth and (kind is dict or isinstance(value, Mapping)):
