@@ -1,7 +1,7 @@
 """The methods that the evaluation compares, on a small case."""
 
 import pytest
-from benchmarks.retrieval.bm25 import own_terms, scores, words
+from benchmarks.retrieval.bm25 import scores, words
 from benchmarks.retrieval.cases import Case, Source, share_found
 from benchmarks.retrieval.engine import COUNTER
 from benchmarks.retrieval.functions import by_functions, by_lines, functions_of
@@ -10,6 +10,7 @@ from benchmarks.retrieval.methods import FOR_CHANGES, FOR_DIALOGUES, OF_LIBRARIE
 from benchmarks.retrieval.packing import Piece, packed
 from benchmarks.retrieval.peers import ranges
 
+from apportion.core.query.terms import occurring_terms as own_terms
 from apportion.core.query.terms import terms_of
 
 CLASS = """import os
