@@ -27,6 +27,7 @@ export interface Shaped {
 export interface FitOptions {
   pinned?: number[];
   begins_with_user?: boolean;
+  continues?: boolean;
   artifacts_tokens?: number;
   policy?: string;
   artifacts_policy?: string;

@@ -411,9 +411,12 @@ export interface Conversation {
    */
   pinned_in_place?: boolean;
   /**
-   * If true, no request continues the session, so a stable window leaves no slack.
+   * The stable window of a chat without a session.
+   *
+   * `full` leaves no slack, for a chat that no call continues. `steps` begins at a step that is counted from
+   * the first message, so that it moves seldom.
    */
-  once?: boolean;
+  window?: "full" | "steps";
   /**
    * If true, no old result and no old medium is cleared, because the provider clears them.
    */

@@ -169,6 +169,9 @@ def test_every_turn_follows_the_rules(data: st.DataObject, versions: list[Policy
         pinned = [index for index in pinned if index < len(history)]
         total = data.draw(st.sampled_from([policy.budget_tokens] * 5 + [150]))
         given_chat = {"system_prompt": prompt, "messages": history, "new_message": new, "pinned": pinned}
+        window = data.draw(st.sampled_from(["", "", "", "full", "steps", "steps"]))
+        if window:
+            given_chat["window"] = window
         request = asked(
             request_id=f"r{number}", requested_at=at.isoformat(), budget_tokens=total, conversation=given_chat
         )
@@ -176,7 +179,7 @@ def test_every_turn_follows_the_rules(data: st.DataObject, versions: list[Policy
         new_message = {"role": "user", "content": new} if isinstance(new, str) else new
         turn = ChatTurn(
             history, new_message, prompt, pinned, policy, COUNTERS[policy.counter],
-            total, outcome.composed.tokens.limit, chat.left, at, number + 1,
+            total, outcome.composed.tokens.limit, chat.left, at, number + 1, window,
         )  # fmt: skip
         check(turn, outcome)
         if not turn.infeasible:

@@ -111,6 +111,7 @@ class ChatTurn:
     last: Kept | None
     at: datetime
     sequence: int
+    window_rule: str = ""
     infeasible: bool = False
     system: str = ""
     emitted: list[Message] = field(default_factory=list)
@@ -126,6 +127,7 @@ class ChatTurn:
         self.pins = sorted(set().union(*pinned))
         self.units = [unit for unit in units if unit not in pinned]
         self.costs = [cost(message, self.policy, self.counter) for message in chat]
+        self.uncleared = list(self.costs)
         self.is_outdated = self.last is not None and self.last.digest != self.policy.digest
         self.entry = None if self.is_outdated else self.last
         needed = sum(self.costs[index] for index in {*self.mandatory, *self.pins})
@@ -244,7 +246,13 @@ class ChatTurn:
         if not slack or full == history:
             self.kept = full
         elif (
-            self.entry is not None
+            self.window_rule == "steps"
+            and (step := self.step(history, self.limit * slack // 1000)) is not None
+        ):
+            self.kept = [index for index in history if index >= step]
+        elif (
+            self.window_rule != "steps"
+            and self.entry is not None
             and self.entry.cut[1]
             and not self.is_cold
             and self.cut_found is not None
@@ -252,11 +260,28 @@ class ChatTurn:
         ):
             self.kept = from_cut
         else:
-            self.kept = self.newest(self.room * (1000 - slack) // 1000) or full
+            free = 0 if self.window_rule == "full" else slack
+            self.kept = self.newest(self.room * (1000 - free) // 1000) or full
         self.withheld = set(full) - set(self.kept)
         mandatory = sorted(self.mandatory - {len(self.messages)})
         sent = [*self.pins, *self.kept, *mandatory]
         self.emitted = [*map(self.sent, sent), self.new_message]
+
+    def step(self, history: list[int], tokens: int) -> int | None:
+        """Return the first place behind a multiple of so many tokens from which the history fits."""
+        starts = {min(unit) for unit in self.units} & set(history)
+        starts -= {index for unit in self.units for index in range(min(unit) + 1, max(unit) + 1)}
+        multiples: set[int] = set()
+        found = None
+        for start in sorted(starts):
+            before = sum(self.uncleared[index] for index in history if index < start)
+            multiple = before // max(1, tokens)
+            is_step = not multiples or multiple > max(multiples)
+            multiples.add(multiple)
+            fits = sum(self.costs[index] for index in history if index >= start) <= self.room
+            if found is None and is_step and fits:
+                found = start
+        return found
 
     def sent(self, index: int) -> Message:
         """Return a message as it is sent."""

@@ -9,9 +9,10 @@ import pytest
 from support.commands import apportion, process
 from support.fitted_chats import chat, tool_round
 
-from apportion import LocalSessions, fit
+from apportion import FitOptions, LocalSessions, fit
 from apportion.core.results import ToolResults
 
+SINGLE = FitOptions(continues=False)
 MESSAGES = chat(20)
 BODY: dict[str, Any] = {"model": "m", "system": "Be brief.", "messages": MESSAGES[1:], "stream": True}
 
@@ -24,7 +25,7 @@ def _in_a_folder_with_a_chat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("body", [MESSAGES, BODY], ids=["list", "anthropic"])
 def test_a_body_is_fitted_as_by_the_library(body: Any) -> None:
-    own = fit(body, 300)
+    own = fit(body, 300, options=SINGLE)
     ended = apportion("fit", "--limit", "300", stdin=json.dumps(body).encode())
     assert (ended.exit_code, json.loads(ended.out)) == (0, own.body)
     kept = f"{own.decision.candidates_selected} of 42 messages, {own.used_tokens} of 300 tokens"
@@ -56,8 +57,11 @@ def test_a_model_counts_its_tokens_and_is_written_into_the_body() -> None:
     def shown(*given: str) -> Any:
         return json.loads(apportion("fit", "body.json", "--limit", "300", *given).out)
 
-    assert shown() == fit(BODY, 300).body
-    assert shown("--model", "claude-opus-4-7") == fit({**BODY, "model": "claude-opus-4-7"}, 300).body
+    assert shown() == fit(BODY, 300, options=SINGLE).body
+    assert (
+        shown("--model", "claude-opus-4-7")
+        == fit({**BODY, "model": "claude-opus-4-7"}, 300, options=SINGLE).body
+    )
     unknown = apportion("fit", "body.json", "--limit", "300", "--model", "m")
     assert (unknown.exit_code, unknown.out) == (1, b"")
     assert "unknown_model: the table of models has no row" in unknown.err

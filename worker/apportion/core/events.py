@@ -7,7 +7,7 @@ Each type checks its fields one by one. The fields that a request needs depend o
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
@@ -218,8 +218,12 @@ class Conversation(Closed, frozen=True):
     """Indices of messages that are always sent, with their groups, before the rest of the history."""
     pinned_in_place: Opt[bool] = UNSET
     """If true, pinned messages are sent at their places in the history, not before it."""
-    once: Opt[bool] = UNSET
-    """If true, no request continues the session, so a stable window leaves no slack."""
+    window: Opt[Literal["full", "steps"]] = UNSET
+    """The stable window of a chat without a session.
+
+    `full` leaves no slack, for a chat that no call continues. `steps` begins at a step that is counted from
+    the first message, so that it moves seldom.
+    """
     keep_results: Opt[bool] = UNSET
     """If true, no old result and no old medium is cleared, because the provider clears them."""
 

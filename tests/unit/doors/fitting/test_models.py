@@ -39,7 +39,7 @@ def test_a_limit_is_nearly_filled_and_never_exceeded_by_the_models_own_count(lim
     result = {"type": "tool_result", "tool_use_id": "c", "content": TEXT}
     body["messages"][-2:-2] = [{"role": "user", "content": "Edit."}, {"role": "assistant", "content": [call]}]
     body["messages"].insert(-2, {"role": "user", "content": [result]})
-    fitted = fit(body, limit)
+    fitted = fit(body, limit, options=FitOptions(continues=False))
     assert 0.9 * limit < body_tokens(fitted.body) <= fitted.used_tokens <= limit
     assert fitted.decision.model == builtin_models().row(CLAUDE, "$").ref
 

@@ -93,3 +93,21 @@ def test_a_text_of_a_separator_that_only_some_pythons_call_white_space_is_sent()
     block = {"type": "text", "text": "\x1c"}
     body: dict[str, Any] = {"system": "Be brief.", "messages": [{"role": "user", "content": [block]}]}
     assert fit(body, 400).messages[0]["content"] == [block]
+
+
+def test_without_a_session_the_window_moves_seldom_unless_nothing_continues_the_chat() -> None:
+    turns = [
+        {"role": role, "content": f"{role} {turn}"} for turn in range(120) for role in ("user", "assistant")
+    ]
+    limit_tokens = 600
+    beginnings: dict[bool, list[int | None]] = {True: [], False: []}
+    used: dict[bool, list[int]] = {True: [], False: []}
+    for end in range(121, 240, 2):
+        for continues in (True, False):
+            fitted = fit(turns[:end], limit_tokens, options=FitOptions(continues=continues))
+            beginnings[continues].append(fitted.sources[0])
+            used[continues].append(fitted.used_tokens)
+    assert len(set(beginnings[False])) == len(beginnings[False])
+    assert len(set(beginnings[True])) * 4 < len(beginnings[True])
+    assert min(used[False]) >= limit_tokens - 40
+    assert min(used[True]) >= (0.88 - 0.05) * limit_tokens

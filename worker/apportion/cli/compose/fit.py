@@ -90,7 +90,7 @@ def fit(  # noqa: PLR0913 - a command takes its flags by name
             session_id=None if session is None else session.name,
             model=model,
             client=_local_sessions(settings, rows),
-            options=FitOptions(policy=policy),
+            options=FitOptions(policy=policy, continues=session is not None),
         )
     except FitError as error:
         _write_decision(decision, error.decision, settings)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from copy import deepcopy
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 from uuid import uuid4
 
 from msgspec import UNSET, Struct, json
@@ -19,7 +19,7 @@ from msgspec import UNSET, Struct, json
 from apportion.core.bounds import Bounds
 from apportion.core.digests import short_digest
 from apportion.core.errors import ErrorCode, EventError
-from apportion.core.events import Candidate, ContextRequest, Conversation, session_key
+from apportion.core.events import Candidate, ContextRequest, Conversation, Opt, session_key
 from apportion.core.history import is_text, text_of
 from apportion.core.results import ContextComposed, ContextDecision, Status
 from apportion.core.text.tokens import TokenCounter
@@ -101,6 +101,13 @@ class FitCall(Struct, frozen=True, dict=True):
     def is_once(self) -> bool:
         """True if no call continues the session."""
         return self.session_id == self.request_id
+
+    @property
+    def window(self) -> Opt[Literal["full", "steps"]]:
+        """The window of a chat without a session."""
+        if not self.is_once:
+            return UNSET
+        return "steps" if self.options.continues else "full"
 
     @property
     def is_edited_by_provider(self) -> bool:
@@ -305,7 +312,7 @@ def _chat_request(call: FitCall) -> ContextRequest:
         messages=tuple(history),
         pinned=tuple(call.pins),
         pinned_in_place=True,
-        once=call.is_once or UNSET,
+        window=call.window,
         keep_results=call.is_edited_by_provider or UNSET,
     )
     return call.request(policy=call.options.policy, budget_tokens=call.chat_tokens, conversation=conversation)

@@ -4,8 +4,11 @@ With `[prefix]`, the window is stable, so that its cut is kept for many turns:
 
 1. A history that fits its room is kept whole.
 2. Else the messages from the last text's cut on are kept, if they fit and the provider's cache is warm.
-3. Else the cut moves: the newest messages that leave `slack` of the room free are kept. A request that no
-   other continues leaves none.
+3. Else the cut moves: the newest messages that leave `slack` of the room free are kept.
+
+A chat without a session has no last text. Its cut is at a step of `slack` of the limit. Steps are counted
+from the first message, by costs before clearing, so that they are the same in each call. A chat that no call
+continues leaves no slack.
 """
 
 from collections.abc import Mapping, Sequence
@@ -93,7 +96,11 @@ def keep_history(
         plan = replace(plan, fixed=plan.fixed.union(too_large))
     if slack:
         stays = None if task.own.session.is_cold else may_stay
-        slack = 0 if task.own.conversation.once else slack
+        if task.own.conversation.window == "steps":
+            stays = _step_that_fits(
+                plan, counted.costs, costs, room_tokens, task.limit_tokens * slack // 1_000
+            )
+        slack = 0 if task.own.conversation.window == "full" else slack
         full, withheld = _keep_window(plan, costs, room_tokens, slack, stays, needs_half=bool(largest_tokens))
     else:
         full = newest(plan, costs, room_tokens, gaps=task.policy.conversation.gaps)
@@ -169,6 +176,27 @@ def _keep_window(
     if needs_half and 2 * sum([costs[index] for index in kept]) < room_tokens:
         kept = full.kept
     return Newest(kept, full.margins), frozenset(full.kept).difference(kept)
+
+
+def _step_that_fits(
+    plan: Plan, uncleared: Sequence[int], costs: Sequence[int], room_tokens: int, step_tokens: int
+) -> int | None:
+    """Return the first step from which the history fits the room; None if there is none.
+
+    A step is the first possible cut at or behind a multiple of `step_tokens`, counted from the first message.
+    """
+    history = [index for index in range(plan.mandatory) if index not in plan.fixed]
+    allowed = _allowed_cuts(plan)
+    before_tokens = next_tokens = 0
+    left_tokens = sum([costs[index] for index in history])
+    for index in history:
+        if before_tokens >= next_tokens and index in allowed:
+            if left_tokens <= room_tokens:
+                return index
+            next_tokens = (before_tokens // max(1, step_tokens) + 1) * max(1, step_tokens)
+        before_tokens += uncleared[index]
+        left_tokens -= costs[index]
+    return None
 
 
 def _allowed_cuts(plan: Plan) -> frozenset[int]:
