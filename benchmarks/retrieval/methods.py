@@ -15,7 +15,7 @@ from benchmarks.retrieval.packing import Piece, Splitter, packed, pieces, single
 
 _ONE_LANE = one_lane()
 _NAMED_FILES = one_lane(render={"template": "### {path}\n{content}"})
-_SEARCH = next(policy for policy in builtin_policies() if policy.name == "search")
+_BUILTIN = {policy.name: policy for policy in builtin_policies()}
 
 
 def show_ranked(case: Case, limit_tokens: int, *, split: Splitter, terms: Terms) -> Shown:
@@ -42,9 +42,9 @@ def show_by_query(case: Case, limit_tokens: int) -> Shown:
     return composed(case, limit_tokens, _NAMED_FILES if case.has_paths else _ONE_LANE, has_query=True)
 
 
-def show_by_search(case: Case, limit_tokens: int) -> Shown:
-    """Show the selection of the built-in policy `search`."""
-    return composed(case, limit_tokens, _SEARCH, has_query=True, lane_of=_lane)
+def show_by_policy(case: Case, limit_tokens: int, *, policy: str) -> Shown:
+    """Show the selection of a built-in policy."""
+    return composed(case, limit_tokens, _BUILTIN[policy], has_query=True, lane_of=_lane)
 
 
 def show_by_scores(case: Case, limit_tokens: int) -> Shown:
@@ -71,6 +71,7 @@ def is_installed(library: str) -> bool:
 
 FOR_DIALOGUES: Mapping[str, Method] = {
     "lanes, query": show_by_query,
+    "search": partial(show_by_policy, policy="search"),
     "lanes, scores of turns": show_by_scores,
     "turns, BM25": partial(show_ranked, split=whole, terms=words),
     "turns, BM25, own terms": partial(show_ranked, split=whole, terms=own_terms),
@@ -78,9 +79,14 @@ FOR_DIALOGUES: Mapping[str, Method] = {
     "newest turns": show_newest,
 }
 
+FOR_CHATS: Mapping[str, Method] = {
+    name: show for name, show in FOR_DIALOGUES.items() if not name.startswith("sentences")
+}
+"""The parts of a message are lines, which are too short to be pieces."""
+
 FOR_CHANGES: Mapping[str, Method] = {
     "lanes, query": show_by_query,
-    "search": show_by_search,
+    "search": partial(show_by_policy, policy="search"),
     "lanes, scores of files": show_by_scores,
     "40 lines, BM25": partial(show_ranked, split=by_lines, terms=words),
     "40 lines, BM25, own terms": partial(show_ranked, split=by_lines, terms=own_terms),
