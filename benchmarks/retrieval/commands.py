@@ -227,9 +227,7 @@ def tables(
     plots: Annotated[
         Path | None, typer.Option(help="Write plots into this folder (needs matplotlib).")
     ] = None,
-    groups: Annotated[
-        bool, typer.Option("--groups", help="Print the tables of each repository or dialogue.")
-    ] = False,  # noqa: FBT002
+    groups: Annotated[bool, typer.Option("--groups", help="Print tables of each group.")] = False,  # noqa: FBT002
 ) -> None:
     """Print the tables of results again, and draw them."""
     results = complete(read_results(file))
