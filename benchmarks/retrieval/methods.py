@@ -15,6 +15,7 @@ from benchmarks.retrieval.packing import Piece, Splitter, packed, pieces, single
 
 _ONE_LANE = one_lane()
 _NAMED_FILES = one_lane(render={"template": "### {path}\n{content}"})
+_MEMORY = one_lane(query={"drop_words": True, "file_share": 300, "stems": True, "neighbours": 300})
 _BUILTIN = {policy.name: policy for policy in builtin_policies()}
 
 
@@ -47,6 +48,11 @@ def show_by_policy(case: Case, limit_tokens: int, *, policy: str) -> Shown:
     return composed(case, limit_tokens, _BUILTIN[policy], has_query=True, lane_of=_lane)
 
 
+def show_as_memory(case: Case, limit_tokens: int) -> Shown:
+    """Show what `lanes` chooses with the rules of the query for dialogues."""
+    return composed(case, limit_tokens, _MEMORY, has_query=True)
+
+
 def show_by_scores(case: Case, limit_tokens: int) -> Shown:
     """Show what `lanes` chooses of whole sources that their producer scored by BM25."""
     found = scores(case.query, [source.text for source in case.sources], own_terms)
@@ -70,6 +76,7 @@ def is_installed(library: str) -> bool:
 
 
 FOR_DIALOGUES: Mapping[str, Method] = {
+    "memory": show_as_memory,
     "lanes, query": show_by_query,
     "search": partial(show_by_policy, policy="search"),
     "lanes, scores of turns": show_by_scores,
