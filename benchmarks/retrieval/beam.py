@@ -61,10 +61,9 @@ def _cases(
         asked = question["question"]
         stale, answers = frozenset[Part](), frozenset[Part]()
         if kind == "knowledge_update" and named["updated_info"]:
-            update, old = question["answer"], _ids(named["original_info"])
-            stale = _answering(((places[name], update, asked) for name in old), sources)
-            new = _ids(named["updated_info"])
-            answers = _answering(((places[name], asked, update) for name in new), sources)
+            old, new = ([places[name] for name in named[key]] for key in ("original_info", "updated_info"))
+            stale = _answering(old, sources, question["answer"], asked)
+            answers = _answering(new, sources, asked, question["answer"])
         yield Case(
             name=f"{group}/{kind} {number}",
             group=group,
@@ -92,9 +91,5 @@ def _lines(place: int, source: Source) -> frozenset[Part]:
     return frozenset((place, number) for number, line in enumerate(source.parts) if line.strip())
 
 
-def _answering(asked: Iterable[tuple[int, str, str]], sources: Sequence[Source]) -> frozenset[Part]:
-    return frozenset(
-        (place, part)
-        for place, question, answer in asked
-        for part in answering(sources[place], question, answer)
-    )
+def _answering(places: Iterable[int], sources: Sequence[Source], asked: str, answer: str) -> frozenset[Part]:
+    return frozenset((place, part) for place in places for part in answering(sources[place], asked, answer))

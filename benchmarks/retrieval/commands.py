@@ -28,7 +28,7 @@ from benchmarks.retrieval.contexteval import contexteval_results
 from benchmarks.retrieval.dialogues import dialogue_cases, is_for_tuning
 from benchmarks.retrieval.failures import DataError
 from benchmarks.retrieval.meetings import meeting_cases
-from benchmarks.retrieval.methods import FOR_CHANGES, FOR_CHATS, FOR_DIALOGUES, missing_libraries
+from benchmarks.retrieval.methods import FOR_CHANGES, FOR_DIALOGUES, missing_libraries
 from benchmarks.retrieval.realtalk import chat_cases
 from benchmarks.retrieval.repositories import change_cases
 from benchmarks.retrieval.results import Result, read_results, write_results
@@ -74,11 +74,7 @@ class Chats(StrEnum):
     KEPT = "kept"
 
 
-_CHATS: Mapping[Chats, Iterable[int]] = {
-    Chats.TUNING: range(1, 6),
-    Chats.FIRST: range(1, 11),
-    Chats.KEPT: range(11, 21),
-}
+_CHATS = dict(zip(Chats, (range(1, 6), range(1, 11), range(11, 21)), strict=True))
 Limits = Annotated[
     list[int] | None,
     typer.Option("--limit", min=1, help="Tokens of o200k_base. Repeat it for several limits."),
@@ -186,7 +182,7 @@ def beam(
     results: Output = None,
 ) -> None:
     """Measure questions about chats with an assistant: the share of the messages that they name."""
-    chosen = _selected(FOR_CHATS, method)
+    chosen = _selected(FOR_DIALOGUES, method)
     cases = list(probing_cases(folder, _CHATS[part]))
     _tell(_measured("beam", cases, chosen, limit or _DIALOGUE_LIMITS, _CHAT_MEASURES, results))
 

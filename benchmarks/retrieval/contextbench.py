@@ -5,6 +5,7 @@ by path. The clones are folders in another one, each with the repository's name 
 """
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
@@ -12,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from apportion.demo.workload.repository import Repository, WorkloadError
-from benchmarks.retrieval.cases import Case
+from benchmarks.retrieval.cases import Case, Part, Source
 from benchmarks.retrieval.failures import DataError
 from benchmarks.retrieval.functions import is_source
 from benchmarks.retrieval.repositories import read_source
 
-_ROOTS = {"testbed": 1, "workspace": 2}
-"""The top folders of the containers in which spans were marked, and the levels down to the clone."""
+_ROOT = re.compile(r"^(?:/testbed/|/workspace/[^/]+/|[./]+)")
+"""The folder of the clone in the container in which a span was marked."""
 
 
 def marked_cases(file: Path, clones: Path) -> Iterator[Case]:
@@ -51,20 +52,14 @@ def _cases(group: str, clone: Path, rows: Sequence[Mapping[str, Any]]) -> Iterat
                 except WorkloadError:  # the clone does not have this commit
                     continue
                 files = [change for change in repository.changes(None, tree) if is_source(change.path)]
-                sources = tuple(found for change in files if (found := source(change.path, change.new)))
-                places = {found.name: place for place, found in enumerate(sources)}
-                units = tuple(
-                    unit
+                sources = tuple(filter(None, (source(change.path, change.new) for change in files)))
+                places = {file.name: place for place, file in enumerate(sources)}
+                spans = [
+                    (places.get(_ROOT.sub("", span["file"])), span)
                     for span in json.loads(row["gold_context"])
-                    if (place := places.get(_path(span["file"]))) is not None
-                    and (
-                        unit := frozenset(
-                            (place, line)
-                            for line in range(span["start_line"] - 1, span["end_line"])
-                            if sources[place].parts[line : line + 1] and sources[place].parts[line].strip()
-                        )
-                    )
-                )
+                ]
+                found = (_unit(place, sources[place], span) for place, span in spans if place is not None)
+                units = tuple(filter(None, found))
                 if units:
                     yield Case(
                         name=f"{group}/{row['instance_id']}",
@@ -81,7 +76,7 @@ def _cases(group: str, clone: Path, rows: Sequence[Mapping[str, Any]]) -> Iterat
         raise DataError(f"{clone}: {error}") from error
 
 
-def _path(name: str) -> str:
-    """Return the path of a file in its repository."""
-    parts = [part for part in name.split("/") if part not in {"", "."}]
-    return "/".join(parts[_ROOTS.get(parts[0], 0) if name.startswith("/") else 0 :])
+def _unit(place: int, source: Source, span: Mapping[str, Any]) -> frozenset[Part]:
+    before = span["start_line"] - 1
+    lines = enumerate(source.parts[before : span["end_line"]], before)
+    return frozenset((place, number) for number, line in lines if line.strip())

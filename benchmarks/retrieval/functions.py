@@ -45,7 +45,7 @@ _GRAMMARS: Mapping[str, _Grammar] = {
 }
 
 
-_NOT_PARSED = frozenset({".cc", ".cpp", ".cs", ".hpp", ".kt", ".mjs", ".php", ".rb", ".swift"})
+_NOT_PARSED = frozenset({".cc", ".cpp", ".hpp", ".mjs", ".php", ".rb"})
 """Endings of languages without a parser here. In these files, no function is known."""
 
 

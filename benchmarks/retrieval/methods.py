@@ -15,7 +15,6 @@ from benchmarks.retrieval.packing import Piece, Splitter, packed, pieces, single
 
 _ONE_LANE = one_lane()
 _NAMED_FILES = one_lane(render={"template": "### {path}\n{content}"})
-_MEMORY = one_lane(query={"drop_words": True, "file_share": 300, "stems": True, "neighbours": 300})
 _BUILTIN = {policy.name: policy for policy in builtin_policies()}
 
 
@@ -45,12 +44,8 @@ def show_by_query(case: Case, limit_tokens: int) -> Shown:
 
 def show_by_policy(case: Case, limit_tokens: int, *, policy: str) -> Shown:
     """Show the selection of a built-in policy."""
-    return composed(case, limit_tokens, _BUILTIN[policy], has_query=True, lane_of=_lane)
-
-
-def show_as_memory(case: Case, limit_tokens: int) -> Shown:
-    """Show what `lanes` chooses with the rules of the query for dialogues."""
-    return composed(case, limit_tokens, _MEMORY, has_query=True)
+    lane_of = _lane if policy == "search" else lambda _: "dialogue"
+    return composed(case, limit_tokens, _BUILTIN[policy], has_query=True, lane_of=lane_of)
 
 
 def show_by_scores(case: Case, limit_tokens: int) -> Shown:
@@ -76,7 +71,7 @@ def is_installed(library: str) -> bool:
 
 
 FOR_DIALOGUES: Mapping[str, Method] = {
-    "memory": show_as_memory,
+    "memory": partial(show_by_policy, policy="memory"),
     "lanes, query": show_by_query,
     "search": partial(show_by_policy, policy="search"),
     "lanes, scores of turns": show_by_scores,
@@ -85,11 +80,6 @@ FOR_DIALOGUES: Mapping[str, Method] = {
     "sentences, BM25, own terms": partial(show_ranked, split=single, terms=own_terms),
     "newest turns": show_newest,
 }
-
-FOR_CHATS: Mapping[str, Method] = {
-    name: show for name, show in FOR_DIALOGUES.items() if not name.startswith("sentences")
-}
-"""The parts of a message are lines, which are too short to be pieces."""
 
 FOR_CHANGES: Mapping[str, Method] = {
     "lanes, query": show_by_query,

@@ -33,11 +33,7 @@ _SIGNATURE = re.compile(r"^[\w-]+-by: .*$", re.IGNORECASE | re.MULTILINE)
 
 
 def is_fix(message: str) -> bool:
-    """Return whether a commit fixes a bug, by the first line of its message.
-
-    It has one of the words `fix`, `fixes`, `fixed`, `fixing`, `bug`, `bugs`, `bugfix`, `bugfixes`, `issue`,
-    `issues`, `regression` and `regressions`, and none for prose, such as `typo` and `docs`.
-    """
+    """Return whether a commit fixes a bug, by words such as `fix` in the first line of its message."""
     subject = message.partition("\n")[0]
     return _FIX.search(subject) is not None and _NO_FIX.search(subject) is None
 

@@ -42,7 +42,10 @@ def test_the_same_data_give_the_same_results(tmp_path: Path) -> None:
     ("arguments", "says"),
     [
         (("locomo", "nowhere.json"), "nowhere.json"),
-        (("locomo", "nowhere.json", "--method", "luck"), "no method 'luck'; there are: memory; lanes, query;"),
+        (
+            ("locomo", "nowhere.json", "--method", "luck"),
+            "no method 'luck'; there are: memory; lanes, query;",
+        ),
         (("qmsum", "nowhere.jsonl"), "nowhere.jsonl"),
         (("beam", "nowhere"), "nowhere"),
         (("realtalk", "nowhere"), "nowhere"),

@@ -14,7 +14,7 @@ from benchmarks.retrieval.packing import Piece, packed
 from benchmarks.retrieval.peers import ranges
 from msgspec import UNSET
 
-from apportion import ContextRequest, compose
+from apportion import Candidate, ContextRequest, compose
 from apportion.core.query.terms import terms_of
 
 CLASS = """import os
@@ -140,12 +140,12 @@ def test_turns_have_their_dialogue_as_source_and_their_place_as_index(
     named: list[tuple[Any, Any]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    requests = []
+    candidates: list[Candidate] = []
 
     def recorded(request: ContextRequest, *others: Any) -> Any:
-        requests.append(request)
+        candidates.extend(request.candidates or ())
         return compose(request, *others)
 
     monkeypatch.setattr(engine, "compose", recorded)
     FOR_DIALOGUES["lanes, query"](case_of("One", "Two", has_paths=has_paths), 100)
-    assert [(candidate.source, candidate.chunk_index) for candidate in requests[0].candidates] == named
+    assert [(candidate.source, candidate.chunk_index) for candidate in candidates] == named
