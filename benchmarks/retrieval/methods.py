@@ -5,9 +5,10 @@ from functools import lru_cache, partial
 from importlib.metadata import PackageNotFoundError, version
 
 from apportion import builtin_policies
+from apportion.core.query.terms import occurring_terms as own_terms
 from apportion.demo.workload.paths import is_test
 from benchmarks.retrieval import peers
-from benchmarks.retrieval.bm25 import Terms, own_terms, scores, words
+from benchmarks.retrieval.bm25 import Terms, scores, words
 from benchmarks.retrieval.cases import Case, Method, Shown
 from benchmarks.retrieval.engine import composed, one_lane
 from benchmarks.retrieval.functions import by_functions, by_lines

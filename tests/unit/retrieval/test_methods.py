@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from benchmarks.retrieval import engine
-from benchmarks.retrieval.bm25 import own_terms, scores, words
+from benchmarks.retrieval.bm25 import scores, words
 from benchmarks.retrieval.cases import Case, Source, share_found
 from benchmarks.retrieval.engine import COUNTER
 from benchmarks.retrieval.functions import by_functions, by_lines, functions_of
@@ -15,6 +15,7 @@ from benchmarks.retrieval.peers import ranges
 from msgspec import UNSET
 
 from apportion import Candidate, ContextRequest, compose
+from apportion.core.query.terms import occurring_terms as own_terms
 from apportion.core.query.terms import terms_of
 
 CLASS = """import os

@@ -1,11 +1,14 @@
 """Reading of contents: their passages, and the terms of each passage."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 
 from apportion.core.arrays import NDArray, np
 from apportion.core.query.passages import ContentTerms, Passages, passages_of
 from apportion.core.query.terms import ENTRY, read_terms, stem_entries
+
+_READ_CHARACTERS = 1 << 20
+"""The characters that are read at once; reading takes 40 times their size in memory."""
 
 
 def read_contents(
@@ -22,9 +25,24 @@ def read_contents(
 
     The time is linear in their length. Ten thousand small contents take as long as a large one.
     """
-    if not contents:
-        return []
     passages = list(map(passages_of, contents, passage_characters, line_characters or passage_characters))
+    found: list[ContentTerms] = []
+    for group in _groups(contents):
+        found += _read_group(contents[group], passages[group], stems=stems)
+    return found
+
+
+def _groups(contents: Sequence[str]) -> Iterator[slice]:
+    """Yield neighbours with about so many characters together that reading them takes little memory."""
+    first = characters = 0
+    for index, content in enumerate(contents, 1):
+        characters += len(content)
+        if characters > _READ_CHARACTERS or index == len(contents):
+            yield slice(first, index)
+            first, characters = index, 0
+
+
+def _read_group(contents: Sequence[str], passages: Sequence[Passages], *, stems: bool) -> list[ContentTerms]:
     text, bounds, firsts = _text_of_all(contents, passages)
     table = read_terms(text, bounds)
     if stems:

@@ -14,7 +14,16 @@ from apportion.core.arrays import NDArray, np
 from apportion.core.lru import process_wide
 from apportion.core.query.passages import ContentTerms
 from apportion.core.query.rule import QueryRule, without_common
-from apportion.core.query.terms import ENTRY, KEY_BYTES, STOP_WORDS, read_terms, stem, stem_entries
+from apportion.core.query.terms import (
+    ENTRY,
+    KEY_BYTES,
+    STOP_WORDS,
+    occurring_terms,
+    read_terms,
+    stem,
+    stem_entries,
+    terms_of,
+)
 
 ALL = 1_000
 """The relevance of the best passage, in thousandths."""
@@ -22,7 +31,12 @@ _IN_PATH = 2
 """The occurrences that a term of the path adds to each passage."""
 _HOME = 250
 _HOME_PASSAGES = 3
+_SEARCHED_DOCUMENTS = 128
+"""The documents that are searched at once, which bounds the memory of a query."""
 _LOGARITHMS_MAX = 1 << 12
+_PATHS_MAX = 1 << 13
+_FEW_CHARACTERS = 1 << 12
+"""Paths of up to so many characters are read one by one, which saves a sixth of a small request's time."""
 _NONE = -1
 """The index of a term that is not in the query."""
 _INT64_MAX = (1 << 63) - 1
@@ -122,6 +136,7 @@ class _Query:
 
     def __init__(self, terms: Sequence[str]) -> None:
         self.size = len(terms)
+        self._by_text = {term: index for index, term in enumerate(terms)}
         self._indices = {term.encode(): index for index, term in enumerate(terms)}
         self._stops = np.array([*[term in STOP_WORDS for term in terms], False])
         by_key: dict[int, tuple[int, int]] = {}
@@ -158,6 +173,10 @@ class _Query:
         is_term = (terms != _NONE) & ~(self._stops[terms] & ~entries["is_derived"][found])
         return found[is_term], terms[is_term]
 
+    def indices(self, terms: frozenset[str]) -> list[int]:
+        """Return the indices of the query terms that are among these terms, ascending."""
+        return sorted([self._by_text[term] for term in terms & self._by_text.keys()])
+
     def pairs(self, owners: NDArray[np.int64], terms: NDArray[np.int64]) -> _Pairs:
         """Return each distinct pair of an owner and a term, with its number of occurrences."""
         codes, numbers = np.unique(owners * self.size + terms, return_counts=True)
@@ -165,18 +184,34 @@ class _Query:
 
 
 def _in_passages(query: _Query, documents: Sequence[Document], rows: _PassageRow) -> _Pairs:
-    contents = [document.content for document in documents]
-    entries = np.frombuffer(b"".join([content.entries for content in contents]), ENTRY)
-    sizes = [len(content.entries) // ENTRY.itemsize for content in contents]
-    bounds = list(accumulate(sizes, initial=0))
-    found, terms = query.find(entries, [content.plain for content in contents], bounds)
-    of_documents = np.searchsorted(bounds, found, "right") - 1
-    return query.pairs(entries["piece"][found] + rows.firsts[of_documents], terms)
+    owners, terms = [_NOTHING], [_NOTHING]
+    for first in range(0, len(documents), _SEARCHED_DOCUMENTS):
+        contents = [document.content for document in documents[first : first + _SEARCHED_DOCUMENTS]]
+        entries = np.frombuffer(b"".join([content.entries for content in contents]), ENTRY)
+        sizes = [len(content.entries) // ENTRY.itemsize for content in contents]
+        bounds = list(accumulate(sizes, initial=0))
+        found, terms_found = query.find(entries, [content.plain for content in contents], bounds)
+        of_documents = np.searchsorted(bounds, found, "right") - 1 + first
+        owners.append(entries["piece"][found] + rows.firsts[of_documents])
+        terms.append(terms_found)
+    return query.pairs(np.concatenate(owners), np.concatenate(terms))
 
 
 def _in_paths(query: _Query, paths: Sequence[str], *, stems: bool) -> _Pairs:
-    if not any(paths):
-        return _Pairs(_NOTHING, _NOTHING, _NOTHING)
+    if sum(map(len, paths)) <= _FEW_CHARACTERS:
+        owners, terms = (
+            np.array(
+                [
+                    (owner, term)
+                    for owner, path in enumerate(paths)
+                    for term in query.indices(_terms_of_path(path, stems=stems))
+                ],
+                np.int64,
+            )
+            .reshape(-1, 2)
+            .T
+        )
+        return _Pairs(owners, terms, np.ones(len(owners), np.int64))
     texts = [path.encode() + b"\n" for path in paths]
     table = read_terms(b"".join(texts), list(accumulate(map(len, texts), initial=0)))
     entries = np.concatenate((table.parts, table.joined))
@@ -184,6 +219,11 @@ def _in_paths(query: _Query, paths: Sequence[str], *, stems: bool) -> _Pairs:
         stem_entries(entries, table.plain)
     found, terms = query.find(entries, [table.plain], [0, len(entries)])
     return query.pairs(entries["piece"][found].astype(np.int64), terms)
+
+
+@process_wide(_PATHS_MAX)
+def _terms_of_path(path: str, *, stems: bool) -> frozenset[str]:
+    return frozenset(map(stem, occurring_terms(path))) if stems else terms_of(path)
 
 
 def _raw(

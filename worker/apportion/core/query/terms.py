@@ -12,10 +12,11 @@ same on every machine.
 A rule may use stems. Then a term of five or more ASCII letters loses the first of `ENDINGS` that it ends in
 and that leaves three letters.
 
-Texts are read in UTF-8, by tables over pairs of neighbouring bytes. So the time depends only on the length
-of a text.
+Contents are read in UTF-8, by tables over pairs of neighbouring bytes. So the time depends only on the length
+of a content. Short texts are read by patterns, which take less time for them.
 """
 
+import re
 from collections.abc import Sequence
 from itertools import product
 from string import ascii_lowercase, ascii_uppercase, digits
@@ -45,7 +46,8 @@ ENTRY = np.dtype(
 )
 """A term in a text: its first eight bytes, its offset and size in `plain`, and the index of its piece.
 
-`is_derived` is false for an unchanged part. Only unchanged parts are checked by `is_term`.
+`is_derived` is false for an unchanged part. An unchanged part is no term if it is a stop word or a single
+ASCII character.
 """
 
 _SEPARATOR, _SMALL, _CAPITAL, _DIGIT, _OTHER, _UNDERSCORE, _ALONE, _TAIL = range(8)
@@ -71,6 +73,13 @@ _SEPARATING = ((0xE2, 0x80, 0xB9), (0xE3, 0x80, 0x80), (0xEF, 0xB8, 0xBF))
 """Separators: first byte, and range of the second: U+2000 to 2E7F, U+3000 to 303F, U+FE00 to FFFF."""
 _WITHOUT_SPACES = ((0xE0, 0xB880, 0xBFBF), (0xE1, 0x8080, 0x829F), (0xE1, 0x9E80, 0x9FBF))
 """Whole runs: first byte, and range of the second and third byte: U+0E00 to 109F, U+1780 to 17FF."""
+
+
+_RUN = re.compile(
+    "[0-9A-Za-z_\u00c0-\u0dff\u10a0-\u177f\u1800-\u1fff]+"
+    "|[\u0e00-\u109f\u1780-\u17ff\u2e80-\u2fff\u3040-\ufdff\U00010000-\U0010ffff]"
+)
+_PART = re.compile("[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^A-Za-z0-9_]+")
 
 
 def _class_of(byte: int) -> int:
@@ -258,22 +267,23 @@ def stem(term: str) -> str:
 
 
 def occurring_terms(text: str) -> list[str]:
-    """Return the terms of a text, each as often as it occurs, in no particular order."""
-    raw = text.encode()
-    table = read_terms(raw, (0, len(raw)))
-    return [
-        term
-        for entries in (table.parts, table.joined)
-        for _, start, size, _, is_derived in entries.tolist()
-        if is_term(term := table.plain[start : start + size].decode(), is_derived=is_derived)
-    ]
+    """Return the terms of a short text, such as a query or a path, in their order."""
+    return [term for run in _RUN.findall(text) for term in _terms_of_run(run)]
 
 
 def terms_of(text: str) -> frozenset[str]:
-    """Return the distinct terms of a text."""
+    """Return the distinct terms of a short text."""
     return frozenset(occurring_terms(text))
 
 
-def is_term(word: str, *, is_derived: bool) -> bool:
-    """Return whether an entry is a term: derived, or neither a stop word nor a single ASCII character."""
-    return is_derived or (word not in STOP_WORDS and (len(word) > 1 or not word.isascii()))
+def _terms_of_run(run: str) -> tuple[str, ...]:
+    parts = [part.lower() if part.isascii() else part for part in _PART.findall(run)]
+    terms = [term for part in parts if (term := _term_of_part(part))]
+    return (*terms, "".join(parts)) if len(parts) > 1 else tuple(terms)
+
+
+def _term_of_part(part: str) -> str:
+    """Return the term of a part, or an empty string."""
+    if len(part) >= _SHORTEST_PLURAL and part[-1] == "s" != part[-2]:
+        return part[:-1]
+    return "" if part in STOP_WORDS or (len(part) == 1 and part.isascii()) else part

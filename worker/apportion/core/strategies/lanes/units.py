@@ -11,7 +11,7 @@ from copy import copy
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET, Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from apportion.core.digests import text_digest
 from apportion.core.events import Opt
@@ -228,16 +228,32 @@ def _units(
             continue
         contents = cut[artifact.id].terms.passages.contents(prepared.content)
         for passage, (content, share) in enumerate(zip(contents, shares, strict=True)):
-            unit = _unit(replace(prepared, content=content), passage, share, weight)
+            unit = _unit(prepared, passage, share, weight, content)
             unit.facts.content, unit.facts.token_estimate = text_digest(content), UNSET
             units.append(unit)
     return units
 
 
-def _unit(prepared: Prepared, passage: int | None, share: int, weight: int) -> Unit:
+def _unit(
+    prepared: Prepared, passage: int | None, share: int, weight: int, content: str | None = None
+) -> Unit:
     facts = copy(prepared.facts)
     facts.relevance = _relevance(facts.relevance, share, weight)
-    return Unit(**asdict(prepared) | {"facts": facts, "passage": passage, "share": share})
+    return Unit(  # written out: a copy by `asdict` takes twice as long, 5 % of a question over 350 files
+        prepared.id,
+        prepared.kind,
+        prepared.lane,
+        prepared.content if content is None else content,
+        facts,
+        prepared.age,
+        prepared.bound,
+        prepared.constraint,
+        prepared.protected,
+        prepared.tie,
+        prepared.newness,
+        passage,
+        share,
+    )
 
 
 def _relevance(own: Opt[int], share: int, weight: int) -> int:
