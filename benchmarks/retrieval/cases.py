@@ -43,6 +43,8 @@ class Case:
     """Parts of the evidence that belong together: a changed function, a turn."""
     answers: tuple[frozenset[Part], ...] = ()
     """The parts of each unit that contain the answer, as far as their words show it."""
+    stale: frozenset[Part] = frozenset()
+    """Parts with a value that `answers` replaces."""
     has_paths: bool = False
     """Whether the names of sources are paths of files."""
 
@@ -74,6 +76,11 @@ def units_found(case: Case, shown: Shown) -> float | None:
     return sum(unit <= shown.parts for unit in case.units) / len(case.units)
 
 
+def units_touched(case: Case, shown: Shown) -> float:
+    """Return the share of a case's units of which a part is shown, 0 to 1."""
+    return sum(not unit.isdisjoint(shown.parts) for unit in case.units) / len(case.units)
+
+
 def all_touched(case: Case, shown: Shown) -> float:
     """Return 1 if a part of each unit is shown, else 0."""
     return float(not any(unit.isdisjoint(shown.parts) for unit in case.units))
@@ -87,3 +94,11 @@ def all_whole(case: Case, shown: Shown) -> float:
 def all_answered(case: Case, shown: Shown) -> float:
     """Return 1 if of each unit a part is shown that says the answer, else 0."""
     return float(not any(parts.isdisjoint(shown.parts) for parts in case.answers))
+
+
+def stale_alone(case: Case, shown: Shown) -> float | None:
+    """Return 1 if a stale value is shown without the new one, else 0; None if the case has none."""
+    if not case.stale:
+        return None
+    is_new_shown = any(not parts.isdisjoint(shown.parts) for parts in case.answers)
+    return float(not is_new_shown and not case.stale.isdisjoint(shown.parts))

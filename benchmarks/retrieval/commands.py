@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.progress import track
 
+from benchmarks.retrieval.beam import probing_cases
 from benchmarks.retrieval.cases import (
     Case,
     Measure,
@@ -18,13 +19,17 @@ from benchmarks.retrieval.cases import (
     all_touched,
     all_whole,
     share_found,
+    stale_alone,
     units_found,
+    units_touched,
 )
+from benchmarks.retrieval.contextbench import marked_cases
 from benchmarks.retrieval.contexteval import contexteval_results
 from benchmarks.retrieval.dialogues import dialogue_cases, is_for_tuning
 from benchmarks.retrieval.failures import DataError
 from benchmarks.retrieval.meetings import meeting_cases
 from benchmarks.retrieval.methods import FOR_CHANGES, FOR_DIALOGUES, missing_libraries
+from benchmarks.retrieval.realtalk import chat_cases
 from benchmarks.retrieval.repositories import change_cases
 from benchmarks.retrieval.results import Result, read_results, write_results
 from benchmarks.retrieval.scoring import scored
@@ -38,7 +43,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-_CHANGE_LIMITS, _DIALOGUE_LIMITS, _MEETING_LIMITS = (2_000, 4_000, 8_000), (2_048,), (2_048, 4_096)
+_CHANGE_LIMITS, _DIALOGUE_LIMITS, _MEETING_LIMITS = (2_000, 4_000, 8_000), (2_048,), (1_000, 2_000, 4_000)
 _CONTEXTEVAL_LIMITS = (750, 1_000, 2_000)
 _DIALOGUE_MEASURES: Mapping[str, Measure] = {
     "whole turns": all_whole,
@@ -46,6 +51,12 @@ _DIALOGUE_MEASURES: Mapping[str, Measure] = {
     "any sentence": all_touched,
 }
 _CHANGE_MEASURES: Mapping[str, Measure] = {"changed lines": share_found, "changed functions": units_found}
+_CHAT_MEASURES: Mapping[str, Measure] = {
+    "messages touched": units_touched,
+    "whole messages": units_found,
+    "stale value alone": stale_alone,
+}
+_SPAN_MEASURES: Mapping[str, Measure] = {"marked lines": share_found, "marked spans": units_found}
 
 
 class Dialogues(StrEnum):
@@ -55,6 +66,15 @@ class Dialogues(StrEnum):
     TEST = "test"
 
 
+class Chats(StrEnum):
+    """The chats of BEAM that count."""
+
+    TUNING = "tuning"
+    FIRST = "first"
+    KEPT = "kept"
+
+
+_CHATS = dict(zip(Chats, (range(1, 6), range(1, 11), range(11, 21)), strict=True))
 Limits = Annotated[
     list[int] | None,
     typer.Option("--limit", min=1, help="Tokens of o200k_base. Repeat it for several limits."),
@@ -84,10 +104,11 @@ def reporting(command: Callable[P, None]) -> Callable[P, None]:
 
 @app.command()
 @reporting
-def changes(
+def changes(  # noqa: PLR0913, PLR0917 - options
     repositories: Annotated[list[Path], typer.Argument(help="Clones with their history, bare or not.")],
     most: Annotated[int, typer.Option(min=1, help="Changes of each repository.")] = 60,
     tests: Annotated[bool, typer.Option("--tests", help="Let tests be candidates, too.")] = False,  # noqa: FBT002
+    fixes: Annotated[bool, typer.Option("--fixes", help="Count only commits that fix bugs.")] = False,  # noqa: FBT002
     limit: Limits = None,
     method: Chosen = None,
     results: Output = None,
@@ -98,8 +119,28 @@ def changes(
         typer.echo(f"left out: {name} (pip install {library})", err=True)
     methods = {name: show for name, show in FOR_CHANGES.items() if name not in missing}
     chosen = _selected(methods, method)
-    cases = [case for folder in repositories for case in change_cases(folder, most, has_tests=tests)]
+    cases = [
+        case
+        for folder in repositories
+        for case in change_cases(folder, most, has_tests=tests, fixes_only=fixes)
+    ]
     _tell(_measured("changes", cases, chosen, limit or _CHANGE_LIMITS, _CHANGE_MEASURES, results))
+
+
+@app.command()
+@reporting
+def contextbench(
+    file: Annotated[Path, typer.Argument(help="Rows of ContextBench as JSON lines.")],
+    clones: Annotated[Path, typer.Argument(help="Folder of clones, each named like its repository.")],
+    limit: Limits = None,
+    method: Chosen = None,
+    results: Output = None,
+) -> None:
+    """Measure issues of repositories: the share of the spans that people marked."""
+    missing = missing_libraries()
+    chosen = _selected({name: show for name, show in FOR_CHANGES.items() if name not in missing}, method)
+    cases = list(marked_cases(file, clones))
+    _tell(_measured("contextbench", cases, chosen, limit or _CHANGE_LIMITS, _SPAN_MEASURES, results))
 
 
 @app.command()
@@ -115,6 +156,35 @@ def locomo(
     chosen = _selected(FOR_DIALOGUES, method)
     cases = [case for case in dialogue_cases(file) if is_for_tuning(case) == (part is Dialogues.TUNING)]
     _tell(_measured("locomo", cases, chosen, limit or _DIALOGUE_LIMITS, _DIALOGUE_MEASURES, results))
+
+
+@app.command()
+@reporting
+def realtalk(
+    folder: Annotated[Path, typer.Argument(help="data of danny911kr/REALTALK.")],
+    limit: Limits = None,
+    method: Chosen = None,
+    results: Output = None,
+) -> None:
+    """Measure questions about chats of two people: is all evidence present?"""
+    chosen = _selected(FOR_DIALOGUES, method)
+    cases = list(chat_cases(folder))
+    _tell(_measured("realtalk", cases, chosen, limit or _DIALOGUE_LIMITS, _DIALOGUE_MEASURES, results))
+
+
+@app.command()
+@reporting
+def beam(
+    folder: Annotated[Path, typer.Argument(help="chats/100K of mohammadtavakoli78/BEAM.")],
+    part: Annotated[Chats, typer.Option(help="Chats 1 to 5, 1 to 10, or 11 to 20.")] = Chats.KEPT,
+    limit: Limits = None,
+    method: Chosen = None,
+    results: Output = None,
+) -> None:
+    """Measure questions about chats with an assistant: the share of the messages that they name."""
+    chosen = _selected(FOR_DIALOGUES, method)
+    cases = list(probing_cases(folder, _CHATS[part]))
+    _tell(_measured("beam", cases, chosen, limit or _DIALOGUE_LIMITS, _CHAT_MEASURES, results))
 
 
 @app.command()
@@ -153,12 +223,15 @@ def tables(
     plots: Annotated[
         Path | None, typer.Option(help="Write plots into this folder (needs matplotlib).")
     ] = None,
+    groups: Annotated[bool, typer.Option("--groups", help="Print tables of each group.")] = False,  # noqa: FBT002
 ) -> None:
     """Print the tables of results again, and draw them."""
     results = complete(read_results(file))
     if not results:
         raise DataError(f"{file} has no result")
     _tell(results)
+    for group in dict.fromkeys(result.group for result in results) if groups else ():
+        _tell_tables([result for result in results if result.group == group], group)
     if plots is not None:
         _draw(results, plots)
 

@@ -5,7 +5,7 @@ The data are `data/locomo10.json` of the repository snap-research/locomo (CC BY-
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,8 @@ TUNING = 3
 """The first dialogues, on which rules may be tuned."""
 KINDS = {1: "multi-hop", 2: "temporal", 3: "open domain", 4: "single-hop"}
 """The categories of questions. The fifth has questions without an answer, and is left out."""
-_TURN = re.compile(r"D:?(\d+):0*(\d+)")
+_TURNS = re.compile(r"D:?(\d+):0*(\d+)(?: ?- ?D:?\1:0*(\d+))?")
+"""A turn of a session, or a range of turns."""
 _SESSION = re.compile(r"session_(\d+)")
 
 
@@ -30,7 +31,8 @@ def dialogue_cases(file: Path) -> Iterator[Case]:
     try:
         dialogues = json.loads(file.read_bytes())
         for number, dialogue in enumerate(dialogues, 1):
-            yield from _cases(f"{number:02} {dialogue['sample_id']}", dialogue)
+            group = f"{number:02} {dialogue['sample_id']}"
+            yield from question_cases(group, dialogue["conversation"], dialogue["qa"])
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"{file} is no locomo10.json of snap-research/locomo: {error!r}") from error
 
@@ -40,12 +42,19 @@ def is_for_tuning(case: Case) -> bool:
     return int(case.group[:2]) <= TUNING
 
 
-def _cases(group: str, dialogue: Mapping[str, Any]) -> Iterator[Case]:
-    turns = dict(_turns(dialogue["conversation"]))
+def question_cases(
+    group: str, conversation: Mapping[str, Any], questions: Sequence[Mapping[str, Any]]
+) -> Iterator[Case]:
+    """Yield the answerable questions of a dialogue, which is given by its sessions."""
+    turns = dict(_turns(conversation))
     places = {name: place for place, name in enumerate(turns)}
     sources = tuple(turns.values())
-    for number, question in enumerate(dialogue["qa"]):
-        named = {f"D{found[1]}:{found[2]}" for found in _TURN.finditer(" ".join(question["evidence"]))}
+    for number, question in enumerate(questions):
+        named = {
+            f"D{found[1]}:{turn}"
+            for found in _TURNS.finditer(" ".join(question["evidence"]))
+            for turn in range(int(found[2]), int(found[3] or found[2]) + 1)
+        }
         places_answering = sorted(places[name] for name in named if name in places)
         if not places_answering or question["category"] not in KINDS:
             continue
@@ -78,5 +87,6 @@ def _turns(conversation: Mapping[str, Any]) -> Iterator[tuple[str, Source]]:
     for number in numbers:
         for turn in conversation[f"session_{number}"]:
             caption = f" [{turn['blip_caption']}]" if "blip_caption" in turn else ""
-            parts = sentences_of(f"{turn['speaker']}: {turn['text']}{caption}")
+            text = turn["text"] if "text" in turn else turn["clean_text"]
+            parts = sentences_of(f"{turn['speaker']}: {text}{caption}")
             yield turn["dia_id"], Source(turn["dia_id"], parts, joined_by=" ")

@@ -56,6 +56,8 @@ def composed(
         Candidate(
             id=f"{place:05}",
             path=source.name if case.has_paths else UNSET,
+            source=UNSET if case.has_paths else case.group,
+            chunk_index=UNSET if case.has_paths else place,
             content=source.text,
             kind="semantic_match",
             lane=lane_of(source.name),

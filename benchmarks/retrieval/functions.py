@@ -45,7 +45,16 @@ _GRAMMARS: Mapping[str, _Grammar] = {
 }
 
 
+_NOT_PARSED = frozenset({".cc", ".cpp", ".hpp", ".mjs", ".php", ".rb"})
+"""Endings of languages without a parser here. In these files, no function is known."""
+
+
 def is_source(path: str) -> bool:
+    """Return whether a path names a file in a known programming language."""
+    return has_parser(path) or PurePosixPath(path).suffix in _NOT_PARSED
+
+
+def has_parser(path: str) -> bool:
     """Return whether a path names a file in a language that has a parser here."""
     return PurePosixPath(path).suffix in _GRAMMARS
 
@@ -58,7 +67,12 @@ def parser_for(ending: str) -> Parser:
 
 @cache
 def functions_of(source: Source) -> list[tuple[int, int]]:
-    """Return the lines of each function outside of other functions, with its decorators."""
+    """Return the lines of each function outside of other functions, with its decorators.
+
+    The list is empty if the language has no parser here.
+    """
+    if not has_parser(source.name):
+        return []
     ending = PurePosixPath(source.name).suffix
     root = parser_for(ending).parse(source.text.encode()).root_node
     return sorted(set(_functions(root, _GRAMMARS[ending].functions)))

@@ -16,7 +16,7 @@ from benchmarks.retrieval.packing import Piece, Splitter, packed, pieces, single
 
 _ONE_LANE = one_lane()
 _NAMED_FILES = one_lane(render={"template": "### {path}\n{content}"})
-_SEARCH = next(policy for policy in builtin_policies() if policy.name == "search")
+_BUILTIN = {policy.name: policy for policy in builtin_policies()}
 
 
 def show_ranked(case: Case, limit_tokens: int, *, split: Splitter, terms: Terms) -> Shown:
@@ -43,9 +43,10 @@ def show_by_query(case: Case, limit_tokens: int) -> Shown:
     return composed(case, limit_tokens, _NAMED_FILES if case.has_paths else _ONE_LANE, has_query=True)
 
 
-def show_by_search(case: Case, limit_tokens: int) -> Shown:
-    """Show the selection of the built-in policy `search`."""
-    return composed(case, limit_tokens, _SEARCH, has_query=True, lane_of=_lane)
+def show_by_policy(case: Case, limit_tokens: int, *, policy: str) -> Shown:
+    """Show the selection of a built-in policy."""
+    lane_of = _lane if policy == "search" else lambda _: "dialogue"
+    return composed(case, limit_tokens, _BUILTIN[policy], has_query=True, lane_of=lane_of)
 
 
 def show_by_scores(case: Case, limit_tokens: int) -> Shown:
@@ -71,7 +72,9 @@ def is_installed(library: str) -> bool:
 
 
 FOR_DIALOGUES: Mapping[str, Method] = {
+    "memory": partial(show_by_policy, policy="memory"),
     "lanes, query": show_by_query,
+    "search": partial(show_by_policy, policy="search"),
     "lanes, scores of turns": show_by_scores,
     "turns, BM25": partial(show_ranked, split=whole, terms=words),
     "turns, BM25, own terms": partial(show_ranked, split=whole, terms=own_terms),
@@ -81,7 +84,7 @@ FOR_DIALOGUES: Mapping[str, Method] = {
 
 FOR_CHANGES: Mapping[str, Method] = {
     "lanes, query": show_by_query,
-    "search": show_by_search,
+    "search": partial(show_by_policy, policy="search"),
     "lanes, scores of files": show_by_scores,
     "40 lines, BM25": partial(show_ranked, split=by_lines, terms=words),
     "40 lines, BM25, own terms": partial(show_ranked, split=by_lines, terms=own_terms),

@@ -6,18 +6,24 @@ from itertools import accumulate
 from pathlib import PurePosixPath
 
 from benchmarks.retrieval.cases import Source
-from benchmarks.retrieval.functions import CHUNK_LINES, parser_for
+from benchmarks.retrieval.functions import CHUNK_LINES, by_lines, has_parser, parser_for
 
 _CHARACTERS = 1_500
 """The default of LlamaIndex's splitter of code; about 40 lines."""
 _LANGUAGES = {
     ".c": "c",
+    ".cc": "cpp",
+    ".cpp": "cpp",
     ".go": "go",
     ".h": "c",
+    ".hpp": "cpp",
     ".java": "java",
     ".js": "js",
     ".jsx": "js",
+    ".mjs": "js",
+    ".php": "php",
     ".py": "python",
+    ".rb": "ruby",
     ".rs": "rust",
     ".ts": "ts",
     ".tsx": "ts",
@@ -35,7 +41,9 @@ def by_langchain(source: Source) -> Iterator[tuple[int, int]]:
 
 
 def by_llama_index(source: Source) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of `CodeSplitter`, which cuts along the tree of a parser."""
+    """Yield the ranges of `CodeSplitter`, which cuts along a parser's tree; without one, 40 lines each."""
+    if not has_parser(source.name):
+        return by_lines(source)
     from llama_index.core.node_parser import CodeSplitter  # noqa: PLC0415
 
     ending = PurePosixPath(source.name).suffix

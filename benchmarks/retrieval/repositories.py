@@ -1,14 +1,14 @@
 """Cases from the history of a git repository: a commit's message, and the lines that it changed.
 
-The query is the message. The sources are the files of the commit's parent that a parser reads. The evidence
-are the lines that the commit changed or removed in files that are no tests. Of an
-addition, it is the line before it. Blank lines are no evidence.
+The query is the message. The sources are the files of the commit's parent in a known programming language.
+The evidence are the lines that the commit changed or removed in files that are no tests. Of an addition, it
+is the line before it. Blank lines are no evidence.
 """
 
 import re
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 
@@ -26,13 +26,25 @@ FILE_MAX_CHARACTERS = 200_000
 _MESSAGE_MAX_CHARACTERS = 16_384
 _RECENT_COMMITS = 200
 """The commits before a case that say which files are new."""
+_FIX = re.compile(r"\b(?:bug(?:s|fix|fixes)?|fix(?:e[sd]|ing)?|issues?|regressions?)\b", re.IGNORECASE)
+_NO_FIX = re.compile(r"\b(?:comments?|docs?|documentation|spelling|typos?)\b", re.IGNORECASE)
+"""Words in the first line of the message of a commit that fixes a bug, and of one that fixes prose."""
 _SIGNATURE = re.compile(r"^[\w-]+-by: .*$", re.IGNORECASE | re.MULTILINE)
 
 
-def change_cases(folder: Path, most: int, *, has_tests: bool = False) -> Iterator[Case]:
+def is_fix(message: str) -> bool:
+    """Return whether a commit fixes a bug, by words such as `fix` in the first line of its message."""
+    subject = message.partition("\n")[0]
+    return _FIX.search(subject) is not None and _NO_FIX.search(subject) is None
+
+
+def change_cases(
+    folder: Path, most: int, *, has_tests: bool = False, fixes_only: bool = False
+) -> Iterator[Case]:
     """Yield at most a number of cases from the newest suitable commits of a repository.
 
-    With `has_tests`, tests are sources, too; they are never evidence.
+    The kind of a case is `fix` or `other`. With `fixes_only`, other commits are left out. With `has_tests`,
+    tests are sources, too; they are never evidence.
 
     A commit is suitable if it has one parent and a message of 5 words or more, changes lines of 1 to 5 source
     files that are not tests, and adds or removes no source file.
@@ -42,7 +54,7 @@ def change_cases(folder: Path, most: int, *, has_tests: bool = False) -> Iterato
     """
     try:
         with Repository(folder) as repository:
-            history = _History(repository, has_tests=has_tests)
+            history = _History(repository, has_tests=has_tests, fixes_only=fixes_only)
             yield from islice(history.cases(folder.absolute().name.removesuffix(".git")), most)
     except WorkloadError as error:
         raise DataError(f"{folder}: {error}") from error
@@ -51,11 +63,12 @@ def change_cases(folder: Path, most: int, *, has_tests: bool = False) -> Iterato
 class _History:
     """The commits of a repository, with a source for each version of a file."""
 
-    def __init__(self, repository: Repository, *, has_tests: bool) -> None:
+    def __init__(self, repository: Repository, *, has_tests: bool, fixes_only: bool) -> None:
         self._repository = repository
+        self._fixes_only = fixes_only
         self._is_candidate = is_source if has_tests else _counts
         self._commits = {commit.oid: commit for commit in repository.commits(repository.resolve("HEAD"))}
-        self._source = lru_cache(maxsize=None)(self._read_source)
+        self._source = lru_cache(maxsize=None)(partial(read_source, repository))
         self._changes = lru_cache(maxsize=None)(repository.changes)
 
     def cases(self, group: str) -> Iterator[Case]:
@@ -71,6 +84,7 @@ class _History:
                 1 <= len(changes) <= CHANGED_FILES_MAX
                 and all(change.old and change.new for change in changes)
                 and len(query.split()) >= MESSAGE_WORDS_MIN
+                and (is_fix(query) or not self._fixes_only)
             )
             if is_suitable and (case := self._case(group, commit, parent, query, changes)):
                 yield case
@@ -107,7 +121,7 @@ class _History:
         return Case(
             name=f"{group}/{commit.oid[:12]}",
             group=group,
-            kind="change",
+            kind="fix" if is_fix(query) else "other",
             query=query,
             sources=tuple(sources),
             evidence=frozenset(evidence),
@@ -133,14 +147,16 @@ class _History:
     def _parent(self, commit: RepositoryCommit) -> RepositoryCommit | None:
         return self._commits.get(commit.parents[0]) if commit.parents else None
 
-    def _read_source(self, path: str, oid: str | None) -> Source | None:
-        try:
-            text = self._repository.text(oid)
-        except WorkloadError:  # a snapshot may omit large files
-            return None
-        if not text or len(text) > FILE_MAX_CHARACTERS:
-            return None
-        return Source(path, tuple(text.split("\n")))
+
+def read_source(repository: Repository, path: str, oid: str | None) -> Source | None:
+    """Return a file as a source; None if it is absent, empty, no text, or too long."""
+    try:
+        text = repository.text(oid)
+    except WorkloadError:  # a snapshot may omit large files
+        return None
+    if not text or len(text) > FILE_MAX_CHARACTERS:
+        return None
+    return Source(path, tuple(text.split("\n")))
 
 
 def _counts(path: str) -> bool:

@@ -1,5 +1,6 @@
 """The commands of the evaluation, their results and tables."""
 
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -8,6 +9,7 @@ from benchmarks.retrieval.commands import app
 from benchmarks.retrieval.results import Result, read_results
 from benchmarks.retrieval.tables import complete, table
 from typer.testing import CliRunner
+from unit.retrieval.test_chats import asked, beam
 from unit.retrieval.test_dialogues import question, written
 
 
@@ -40,8 +42,14 @@ def test_the_same_data_give_the_same_results(tmp_path: Path) -> None:
     ("arguments", "says"),
     [
         (("locomo", "nowhere.json"), "nowhere.json"),
-        (("locomo", "nowhere.json", "--method", "luck"), "no method 'luck'; there are: lanes, query;"),
+        (
+            ("locomo", "nowhere.json", "--method", "luck"),
+            "no method 'luck'; there are: memory; lanes, query;",
+        ),
         (("qmsum", "nowhere.jsonl"), "nowhere.jsonl"),
+        (("beam", "nowhere"), "nowhere"),
+        (("realtalk", "nowhere"), "nowhere"),
+        (("contextbench", "nowhere.jsonl", "."), "nowhere.jsonl"),
         (("changes", "nowhere"), "no git repository here"),
         (("tables", "nowhere"), "nowhere"),
     ],
@@ -74,6 +82,29 @@ def test_a_table_has_paired_leads_of_the_first_method() -> None:
     *_, ours, theirs = table(results, "lines")
     assert ours == "| ours | 0.875 (0.75-1.00) |  |"
     assert theirs == "| theirs | 0.375 (0.25-0.50) | +0.500 [+0.50, +0.50] |"
+
+
+def test_tables_can_be_told_by_group(tmp_path: Path) -> None:
+    file, results = written(tmp_path, question(), dialogues=5), tmp_path / "results.jsonl"
+    _, whole, _ = invoke("locomo", file, "--results", results)
+    code, told, _ = invoke("tables", results, "--groups")
+    assert code == 0
+    assert told.startswith(whole)
+    assert [line for line in told.splitlines() if line.endswith("conv: 1 cases")] == [
+        "04 conv: 1 cases",
+        "05 conv: 1 cases",
+    ]
+
+
+@pytest.mark.parametrize(("part", "cases"), [((), 1), (("--part", "tuning"), 2), (("--part", "first"), 3)])
+def test_the_chats_of_each_part_of_beam(part: tuple[str, ...], cases: int, tmp_path: Path) -> None:
+    made = beam(tmp_path, summarization=[asked([0])]) / "1"
+    for number in range(2, 21):
+        shutil.copytree(made, tmp_path / str(number))
+        if number not in {5, 10, 20}:
+            (tmp_path / str(number) / "probing_questions" / "probing_questions.json").write_text("{}")
+    code, told, _ = invoke("beam", tmp_path, *part)
+    assert (code, f"beam: {cases} cases" in told) == (0, True)
 
 
 def test_the_last_case_of_a_stopped_run_is_left_out(tmp_path: Path) -> None:

@@ -1,6 +1,9 @@
 """The methods that the evaluation compares, on a small case."""
 
+from typing import Any
+
 import pytest
+from benchmarks.retrieval import engine
 from benchmarks.retrieval.bm25 import scores, words
 from benchmarks.retrieval.cases import Case, Source, share_found
 from benchmarks.retrieval.engine import COUNTER
@@ -9,7 +12,9 @@ from benchmarks.retrieval.intervals import estimated
 from benchmarks.retrieval.methods import FOR_CHANGES, FOR_DIALOGUES, OF_LIBRARIES
 from benchmarks.retrieval.packing import Piece, packed
 from benchmarks.retrieval.peers import ranges
+from msgspec import UNSET
 
+from apportion import Candidate, ContextRequest, compose
 from apportion.core.query.terms import occurring_terms as own_terms
 from apportion.core.query.terms import terms_of
 
@@ -126,3 +131,22 @@ def test_an_interval_has_the_mean_and_is_the_same_each_time() -> None:
 def test_the_interval_of_equal_values_is_a_point() -> None:
     found = estimated([0.25] * 9)
     assert (found.low, found.mean, found.high) == (0.25, 0.25, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("has_paths", "named"), [(True, [(UNSET, UNSET)] * 2), (False, [("g", 0), ("g", 1)])]
+)
+def test_turns_have_their_dialogue_as_source_and_their_place_as_index(
+    has_paths: bool,  # noqa: FBT001
+    named: list[tuple[Any, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    candidates: list[Candidate] = []
+
+    def recorded(request: ContextRequest, *others: Any) -> Any:
+        candidates.extend(request.candidates or ())
+        return compose(request, *others)
+
+    monkeypatch.setattr(engine, "compose", recorded)
+    FOR_DIALOGUES["lanes, query"](case_of("One", "Two", has_paths=has_paths), 100)
+    assert [(candidate.source, candidate.chunk_index) for candidate in candidates] == named

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks.retrieval.failures import DataError
-from benchmarks.retrieval.repositories import change_cases
+from benchmarks.retrieval.repositories import change_cases, is_fix
 
 JOBS = """import time
 
@@ -91,6 +91,41 @@ def test_the_newest_suitable_changes_come_first_and_no_more_than_wanted(reposito
     ]
     assert [case.name for case in change_cases(repository, 1)] == [cases[0].name]
     assert list(cases[0].newest_first) == [1], "only one of the files was changed after the first commit"
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("Fix a crash of the parser", True),
+        ("[#12] Jobs: bugfix for stop()", True),
+        ("Resolve ISSUE 12 of the jobs", True),
+        ("Avoid a regression in start\n\nmore", True),
+        ("Add a prefix to the names\n\nFix lint", False),
+        ("Fix typos in the messages", False),
+        ("docs: fix an example", False),
+    ],
+)
+def test_the_first_line_says_if_a_commit_fixes_a_bug(message: str, *, expected: bool) -> None:
+    assert is_fix(message) is expected
+
+
+def test_fixes_are_a_kind_of_their_own_and_can_be_the_only_one(repository: Path) -> None:
+    commit(repository, "Fix the value of the other", src__other="x = 2\n")
+    commit(repository, "Change the value of the other", src__other="x = 3\n")
+    assert [case.kind for case in change_cases(repository, 9)] == ["other", "fix"]
+    (fix,) = change_cases(repository, 1, fixes_only=True)
+    assert fix.query == "Fix the value of the other"
+
+
+def test_files_of_a_language_without_a_parser_are_sources_without_functions(repository: Path) -> None:
+    ruby = repository / "src" / "jobs.rb"
+    for text in ("def stop\nend\n", "def stop\n  halt\nend\n"):
+        ruby.write_text(text)
+        commit(repository, f"Change the Ruby code to {len(text)}")
+    (case,) = change_cases(repository, 9)
+    assert case.sources[1].name == "src/jobs.rb"
+    assert case.evidence == {(1, 0)}
+    assert case.units == ()
 
 
 def test_a_folder_that_is_no_repository_is_refused(tmp_path: Path) -> None:
