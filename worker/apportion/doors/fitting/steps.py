@@ -439,10 +439,11 @@ def _with_artifacts(
     sent, system = chat.sent(kept), chat.sent_system(kept)
     if not text:
         return sent, system, 0
-    if is_system and not chat.shape.system_fields:
-        sent.insert(0, SentMessage(chat.shape.message("system", text), "system"))
-    elif is_system and isinstance(chat.given, Mapping) and not system:
+    has_field = isinstance(chat.given, Mapping) and bool(chat.shape.system_fields)
+    if is_system and has_field and not system:
         system = chat.shape.system(text)
+    elif is_system and not has_field and (call.instructions or not chat.shape.system_fields):
+        sent.insert(0, SentMessage(chat.shape.message("system", text), "system"))
     else:
         index = _artifacts_index(call, [message.index for message in kept])
         sent = [*chat.sent(kept[:index]), _added(chat, text), *chat.sent(kept[index:])]
