@@ -10,8 +10,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
+_K = TypeVar("_K", str, bytes)
 _REMEMBERED_LENGTH, _REMEMBERED = 64, 65_536
 _START = 4
 """The length of a repeated character at which longer pieces are found by their lengths."""
@@ -24,13 +25,13 @@ _SEGMENT = re.compile("[ \t\n]+|[0-9]+|[\3\4]?\1?[^\1-\4 \t\n0-9]+\2?|[\1-\4]")
 _LONG_RUN = re.compile(rf"(.)\1{{{_LONG_RUN_LENGTH - 1},}}", re.DOTALL)
 
 
-class CostMemo(dict[str, int]):
+class CostMemo(dict[_K, int]):
     """A function of a text with a bounded memory for short texts."""
 
-    def __init__(self, compute: Callable[[str], int]) -> None:
-        self._compute = compute
+    def __init__(self, compute: Callable[[_K], int]) -> None:
+        self._compute: Callable[[_K], int] = compute
 
-    def __missing__(self, key: str) -> int:
+    def __missing__(self, key: _K) -> int:
         """Compute a value, and remember it."""
         value = self._compute(key)
         if len(key) <= _REMEMBERED_LENGTH:
@@ -113,6 +114,8 @@ class Tiling:
         costs = [0, *[size * 4] * size]
         for start in range(size):
             first, end, cost = text[start], start + 1, costs[start] + 1
+            if cost >= costs[size]:
+                continue
             node = pieces_from(first, _NO_PIECE)
             if "" not in node:
                 costs[end] = min(costs[end], cost - 1 + char[first])
