@@ -8,7 +8,6 @@ import hashlib
 import re
 import zlib
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -205,9 +204,13 @@ class ClaudeCounter:
         return self._tiling.cost(stream) + more
 
     def _cost_of_chunk(self, chunk: str) -> int:
+        if chunk.isascii() and chunk.isalpha():
+            return self._words[chunk.encode()]
         if not chunk.isalpha():
-            with suppress(ImpureGapError):
+            try:
                 return sum(map(self._parts.__getitem__, self._gaps.divided.findall(chunk.replace(" ", "  "))))
+            except ImpureGapError:
+                pass
         return self._between(chunk, self._right(chunk))
 
     def _right(self, chunk: str) -> str:

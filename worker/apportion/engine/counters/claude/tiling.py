@@ -7,9 +7,10 @@ marked text falls apart at these markers, and between two characters that no pie
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import pairwise
+from operator import add
 from typing import Any, TypeVar
 
 _K = TypeVar("_K", str, bytes)
@@ -83,17 +84,17 @@ class Tiling:
         if text[0] in "0123456789":
             return -(-len(text) // _DIGITS)
         if len(text) > _LONG:
-            return sum(map(self._cost_of_part, self._parts(text)))
+            return self._cost_of_parts(text)
         return self._least(text)
 
-    def _parts(self, text: str) -> Iterator[str]:
-        """Yield the parts of a text between which no piece can lie."""
-        start = 0
-        for end in range(1, len(text)):
-            if text[end - 1 : end + 1] not in self._pairs:
-                yield text[start:end]
+    def _cost_of_parts(self, text: str) -> int:
+        """Return the tokens of the parts of a text between which no piece can lie."""
+        pairs, cost, start = self._pairs, 0, 0
+        for end, pair in enumerate(map(add, text, text[1:]), 1):
+            if pair not in pairs:
+                cost += self._char[text[start]] if end == start + 1 else self._cost_of_part(text[start:end])
                 start = end
-        yield text[start:]
+        return cost + self._cost_of_part(text[start:])
 
     def _cost_of_part(self, text: str) -> int:
         if text in self._pieces:
@@ -174,6 +175,9 @@ class Tiling:
             return 1
         costs = [0]
         for end in range(1, len(data) + 1):
-            starts = [start for start in range(end) if end - start == 1 or data[start:end] in self._prefixes]
-            costs.append(min(costs[start] for start in starts) + 1)
+            cost = costs[-1]
+            for start in range(end - 1):
+                if costs[start] < cost and data[start:end] in self._prefixes:
+                    cost = costs[start]
+            costs.append(cost + 1)
         return costs[-1]
