@@ -21,6 +21,7 @@ from apportion.engine.counters.claude.stream import (
     GapPatterns,
     ImpureGapError,
     Tables,
+    ascii_lines_and_rest,
     charset,
     marked,
     normalized,
@@ -158,10 +159,11 @@ class ClaudeCounter:
                 return tokens
         if text.isascii():
             words, gaps, end = words_and_gaps(text[start:])
-            tokens += sum(map(self._words.__getitem__, words)) + sum(map(self._masked.__getitem__, gaps))
-            *chunks, last = patterns.chunk.findall(end)
         else:
-            *chunks, last = patterns.chunk.findall(text, start)
+            lines, end = ascii_lines_and_rest(text[start:])
+            words, gaps, _ = words_and_gaps(lines)
+        tokens += sum(map(self._words.__getitem__, words)) + sum(map(self._masked.__getitem__, gaps))
+        *chunks, last = patterns.chunk.findall(end)
         ends = self._chunks if within and last[-1] == "\n" else self._ends
         return tokens + sum(map(self._chunks.__getitem__, chunks)) + ends[last]
 

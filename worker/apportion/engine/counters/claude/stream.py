@@ -31,6 +31,7 @@ _MASKED, UNMASKED = bytes.maketrans(_GAP_CHARACTERS, _MASKS), bytes.maketrans(_M
 _LETTERS = ascii_letters.encode()
 _IN_WORDS = bytes(code if code in _LETTERS else 32 for code in range(256))
 _IN_GAPS = bytes.maketrans(_LETTERS + _GAP_CHARACTERS[:3], b" " * len(_LETTERS) + _MASKS[:3])
+_LINE_END = re.compile("\n(?=[A-Za-z])")
 _SUFFIX = re.compile(b"'(?:s|t|d|m|ll|re|ve)(?![A-Za-z])")
 _QUOTES = {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'}
 _FOLDED = str.maketrans("".join(_QUOTES), "".join(_QUOTES.values()))
@@ -80,11 +81,23 @@ def tidied(text: str, family: Family) -> str:
     return text[0] + text[1:].encode().translate(_SPACED, _DELETED).decode() if text.isascii() else text
 
 
-def words_and_gaps(text: str) -> tuple[list[bytes], list[bytes], str]:
-    """Return the words and the masked gaps of an ASCII text, and the word or gap at its end.
+def ascii_lines_and_rest(text: str) -> tuple[str, str]:
+    """Return the tidied ASCII lines of a text with a word at their end that is no part of it, and the rest.
 
-    A gap includes the suffixes of contractions. Bytes are cut twice as fast as characters, and three times as
-    fast as by a pattern.
+    The rest is the other lines and the last line. Only a line that begins with an ASCII letter is divided
+    from the line before it.
+    """
+    *lines, last_line = _LINE_END.split(text)
+    ascii_lines = "\n".join([*filter(str.isascii, lines), "a"])
+    rest = "\n".join([*(line for line in lines if not line.isascii()), last_line])
+    return ascii_lines.encode().translate(_SPACED, _DELETED).decode(), rest
+
+
+def words_and_gaps(text: str) -> tuple[list[bytes], list[bytes], str]:
+    """Return the words and the masked gaps of a tidied ASCII text, and the word or gap at its end.
+
+    A gap includes the suffixes of contractions. Bytes are cut three times as fast as characters are by a
+    pattern.
     """
     data = text.encode()
     if b"'" in data:
