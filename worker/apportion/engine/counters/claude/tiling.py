@@ -124,7 +124,7 @@ class Tiling:
                 if cost < costs[end] and "" in node:
                     costs[end] = cost
                 node, end = node.get(text[end]), end + 1
-            if end == start + _START + 1:
+            if end == start + _START + 1 and first == text[start + 1]:
                 for end in self._ends_of_runs(text, start):
                     costs[end] = min(costs[end], cost)
         return costs[size]
