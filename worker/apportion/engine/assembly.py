@@ -46,7 +46,9 @@ def create_models(settings: Settings) -> Models:
 
 
 def create_catalogue(settings: Settings) -> Catalogue:
-    """Return the policies, built in and in the settings' folder, whose models have rows.
+    """Return the policies, built in and in the settings' folder.
+
+    A policy's model needs a row in the table of models.
 
     Raises:
         PolicyError: policies are refused. It lists all problems of all files.

@@ -36,7 +36,7 @@ def load_policies(
     """Return the policies of TOML files by file, and all problems of the other files; raise OSError.
 
     A file with the name and version of an earlier one is refused, because the two would be ambiguous. With
-    `models`, a policy whose model has no row is refused, too.
+    `models`, a policy for a model without a row is refused, too.
     """
     policies: dict[str, Policy] = {}
     problems: list[Problem] = []
