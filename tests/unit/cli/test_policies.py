@@ -43,6 +43,21 @@ def test_all_errors_of_all_files_come_at_once_each_with_file_key_and_reason(tmp_
     assert len(told) == 5
 
 
+def test_a_policys_model_needs_a_row_of_the_table(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/own.toml").write_text(GOOD + 'counter = "model"\nmodel = "claude-opus-9"\n')
+    told = "model: the table of models has no row for this model; the nearest are claude-opus-"
+    for command in (("check", "folder/own.toml"), ("list", "--offline", "--policies", "folder")):
+        ended = apportion("policies", *command)
+        assert ended.exit_code == 2
+        assert ended.err.startswith(f"apportion: invalid_policy: folder/own.toml: {told}")
+        assert ended.err.endswith("; add a row in models_file\n")
+    row = 'name = "own"\nnames = ["claude-opus-9"]\nprovider = "us"\ncounter = "chars4"\n'
+    (tmp_path / "models.toml").write_text(f'version = "1"\n[[models]]\n{row}')
+    checked = apportion("policies", "check", "folder/own.toml", "--models-file", "models.toml")
+    assert (checked.exit_code, checked.err) == (0, "")
+
+
 def test_two_files_with_one_name_and_version_are_refused(tmp_path: Path) -> None:
     for name in ("first", "second"):
         (tmp_path / f"{name}.toml").write_text(GOOD)

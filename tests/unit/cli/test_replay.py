@@ -13,6 +13,8 @@ import pytest
 from support.commands import Ended, apportion, command, environment
 from support.composing import candidate
 from support.recording import altered, asked
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 NEVER = [candidate(name, 20, shrink="never") for name in "abc"]
 LOST = "1 lost (budget_exceeded 1)"
@@ -135,6 +137,24 @@ def test_changes_may_be_joined_and_sessions_evolve() -> None:
     assert {each["reason"] for each in one["lost"]} == {"excluded_by_policy"}
     assert one["after"] == {"status": "empty", "counter": "words1.3", "limit": 8000, "used": 0}
     assert whole["statuses"] == {"composed > empty": 2}
+
+
+def test_a_replay_counts_by_any_counter_of_a_policy(tmp_path: Path) -> None:
+    words = Tokenizer(WordLevel({"?": 0}, "?"))
+    words.save(str(tmp_path / "own.json"))
+    own = ("--counter", "file:mine", "--counters", f"mine={tmp_path / 'own.json'}")
+    for arguments, counter in (
+        (("--counter", "claude-4.7"), "claude-4.7"),
+        (("--counter", "qwen3"), "qwen3"),
+        (own, "file:mine"),
+    ):
+        ended = replay(*arguments, "--format", "json")
+        assert ended.exit_code == 0, ended.err
+        assert json.loads(ended.out.splitlines()[0])["after"]["counter"] == counter
+    by_model = replay("--counter", "model", "--format", "json")
+    assert json.loads(by_model.out.splitlines()[0])["error"]["code"] == "missing_field"
+    unknown = replay("--counter", "file:other", "--counters", f"mine={tmp_path / 'own.json'}")
+    assert (unknown.exit_code, "file:mine" in unknown.err) == (2, True)
 
 
 def test_only_the_largest_changes_are_shown_and_the_others_counted() -> None:

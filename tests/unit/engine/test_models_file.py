@@ -30,6 +30,17 @@ def test_rows_of_a_file_come_first_and_have_its_version(tmp_path: Path) -> None:
         (f'[[models]]\n{ROW}counter = "x"\n', "not TOML in UTF-8"),
         (f"[[models]]\n{ROW.replace('chars4', 'claude4.7')}", r"row own: there is no counter claude4\.7"),
         (f"[[models]]\n{ROW}[[models]]\n{ROW}", "two rows are named own"),
+        (f"[[models]]\n{ROW}window_tokens = 0\n", r"`int` >= 1 - at `\$\.models\[0\]\.window_tokens`"),
+        (
+            f"[[models]]\n{ROW}window_tokens = 9\nanswer_tokens = 9\n",
+            "row own: answer_tokens 9 leave nothing",
+        ),
+        (f"[[models]]\n{ROW}image = 0\n", r"`int` >= 1 - at `\$\.models\[0\]\.image`"),
+        (f'[[models]]\n{ROW}image = {{rule = "tiles", tile = 0}}\n', r"at `\$\.models\[0\]\.image\.tile`"),
+        (
+            f'[[models]]\n{ROW}image = {{rule = "patches", permille = 0}}\n',
+            r"`\$\.models\[0\]\.image\.permille`",
+        ),
     ],
 )
 def test_a_mistake_names_the_file_and_the_place(tmp_path: Path, rows: str, says: str) -> None:

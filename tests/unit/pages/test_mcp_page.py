@@ -55,6 +55,6 @@ def test_the_page_names_every_tool_with_its_arguments(tmp_path: Path) -> None:
 def test_the_page_names_every_error() -> None:
     raised = set(re.findall(r'ToolError\(\s*f?"(\w+): ', SOURCE))
     raised |= {"unknown_decision", "ambiguous_decision", "unreadable_decision", "unknown_candidate"}
-    raised |= {"invalid_policy"}
-    assert len(raised) == 9
+    raised |= {"invalid_policy", "missing_extra"}
+    assert len(raised) == 11
     assert raised == set(re.findall(r"`(\w+)`", " ".join(codes for codes, _ in ROWS[4:])))

@@ -49,7 +49,7 @@ class TileRule(Struct, frozen=True, forbid_unknown_fields=True, tag_field="rule"
     """The rule `tiles`: `base` tokens for an image, and `tile` tokens for each tile."""
 
     base: ImageTokens = 85
-    tile: ImageTokens = 170
+    tile: Annotated[int, Meta(ge=1, le=1_000_000)] = 170
 
     @property
     def low_tokens(self) -> int:
@@ -74,7 +74,7 @@ class PatchRule(Struct, frozen=True, forbid_unknown_fields=True, tag_field="rule
 
     budget: Limit = 1536
     side: Limit = 65_535
-    permille: Annotated[int, Meta(ge=0, le=1_000_000)] = 1_000
+    permille: Annotated[int, Meta(ge=1, le=1_000_000)] = 1_000
     low: ImageTokens = 0
 
     @property

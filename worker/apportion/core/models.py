@@ -21,6 +21,7 @@ from apportion.core.image_rules import ImageRule
 from apportion.core.results import ModelRef
 
 Tokens = Annotated[int, Meta(ge=0, le=2**53 - 1)]
+Size = Annotated[int, Meta(ge=1, le=2**53 - 1)]
 Permille = Annotated[int, Meta(ge=0, le=1_000_000)]
 Factor = Annotated[int, Meta(ge=100, le=10_000)]
 Ttl: TypeAlias = Literal["5m", "30m", "1h", "24h"]
@@ -94,10 +95,10 @@ class Model(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=
     provider: str
     counter: str
     shape: str | None = None
-    window_tokens: Tokens = 0
-    answer_tokens: Tokens = 0
+    window_tokens: Size = 0
+    answer_tokens: Size = 0
     """The greatest answer."""
-    image: Literal["area", "tiles", "patches"] | ImageRule | Tokens | None = None
+    image: Literal["area", "tiles", "patches"] | ImageRule | Size | None = None
     """The rule for images, or its name; see `core.image_rules`."""
     frame: Frame = Frame()
     scale: Scale | None = None

@@ -46,12 +46,16 @@ def create_models(settings: Settings) -> Models:
 
 
 def create_catalogue(settings: Settings) -> Catalogue:
-    """Return the policies, built in and in the settings' folder; raise PolicyError or SettingsError.
+    """Return the policies, built in and in the settings' folder.
 
-    A PolicyError lists all problems of all files.
+    A policy's model needs a row in the table of models.
+
+    Raises:
+        PolicyError: policies are refused. It lists all problems of all files.
+        ModelsError, SettingsError: as raised by `create_engine`, or the folder cannot be read.
     """
     try:
-        catalogue = load_catalogue(settings.policies)
+        catalogue = load_catalogue(settings.policies, create_models(settings))
     except OSError as error:
         raise SettingsError(
             [f"policies ({settings.origin('policies')}): {error.filename}: cannot be read: {error.strerror}"]

@@ -247,6 +247,7 @@ def test_a_replay_returns_sums_and_the_largest_changes(replaying: DecisionServer
     assert "4 decisions replayed, 1 changed: 1 gained" in text(answer)
     fewer = result(replaying, "replay_decisions", budget_tokens=40, without=["none"], counter="bytes4")
     assert fewer["used_tokens_after"] < fewer["used_tokens_before"]
+    assert result(replaying, "replay_decisions", counter="qwen3")["replayed"] == 4
     refused_requests = result(replaying, "replay_decisions", policy_toml=POLICY.replace(".local]", ".rules]"))
     assert refused_requests["refused"] == {"unknown_lane": 3}
     assert refused_requests["first_refused"][0]["place"] == "$.candidates[0].lane"
@@ -266,6 +267,8 @@ def test_wrong_arguments_are_refused_with_what_to_do(
     unlisted = refused(server, "explain_decision", decision_id=identity(server, "r2"), candidate_id="none")
     assert unlisted == "unknown_candidate: the decision lists no candidate with this id"
     assert refused(replaying, "replay_decisions").startswith("no_change: give policy_toml, ")
+    unknown = refused(replaying, "replay_decisions", counter="file:mine")
+    assert unknown.startswith("unknown_counter: expected one of chars4, ")
     invalid = refused(replaying, "replay_decisions", policy_toml='name = "x"\nstrategy = "lanes"')
     assert invalid.startswith("invalid_policy: policy_toml: version: required")
     assert refused(replaying, "replay_decisions", policy_toml="=").startswith("invalid_policy: policy_toml: ")

@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 from msgspec import UNSET
+from msgspec.structs import replace
 from pydantic import TypeAdapter
 from support.claude_bodies import CLAUDE, body_tokens
 
 from apportion import COUNTERS, FitError, FitOptions, Fitted, LocalSessions, builtin_models, fit
+from apportion.core.models import Models
 from apportion.doors.fitting.call_model import warn_of_mismatch
 
 TEXT = "def f(x):\n    return x * 2  # some code\n" * 30
@@ -103,6 +105,16 @@ def test_marks_of_the_caller_stay_and_count_and_no_time_to_live_rises() -> None:
     assert marks[-1] == (len(fitted.messages) - 1, long_lived["cache_control"])
     own = played(CLAUDE, {"system": TEXT * 8, "tools": [*tools, *tools], "messages": turns(12)})[0]
     assert marks_of(own.body) == []
+
+
+def test_a_body_has_at_most_the_marks_of_its_models_row() -> None:
+    row = builtin_models().row(CLAUDE, "$")
+    assert row.cache is not None
+    body = {"model": CLAUDE, "system": TEXT * 8, "messages": turns(12)}
+    for marks in (0, 1, 2):
+        models = Models((replace(row, cache=replace(row.cache, marks=marks)),))
+        fitted = fit(body, 9_000, session_id="s", client=LocalSessions(models=models))
+        assert len(marks_of(fitted.body)) == marks
 
 
 def test_openai_gets_breakpoints_where_only_these_match_and_a_key_of_the_session() -> None:

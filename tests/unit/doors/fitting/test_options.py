@@ -3,6 +3,7 @@
 from typing import Any, Literal
 
 import pytest
+from langchain_core.messages import HumanMessage, SystemMessage
 from support.fitted_chats import cost
 
 from apportion import FitOptions, fit
@@ -78,6 +79,26 @@ def test_a_chat_without_a_system_prompt_gets_artifacts_as_one() -> None:
     fitted = fit(chat, 400, artifacts=FACT, options=FitOptions(place="system"))
     assert fitted.body == [{"role": "system", "content": "We close at 6 pm."}, *chat]
     assert fitted.used_tokens == sum(map(cost, fitted.messages))
+
+
+@pytest.mark.parametrize("blank", ["", " \n"])
+def test_artifacts_replace_a_blank_system_prompt(blank: str) -> None:
+    system = {"role": "system", "content": "We close at 6 pm."}
+    asked = {"role": "user", "content": "When?"}
+    called = {"type": "tool-call", "toolCallId": "a", "toolName": "x", "input": {}}
+    output = {"type": "text", "value": "v"}
+    found = {"type": "tool-result", "toolCallId": "a", "toolName": "x", "output": output}
+    chats: list[list[Any]] = [
+        [asked],
+        [asked, {"role": "assistant", "content": [called]}, {"role": "tool", "content": [found]}],
+    ]
+    for chat in chats:
+        body = [{"role": "system", "content": blank}, *chat]
+        fitted = fit(body, 400, artifacts=FACT, options=FitOptions(place="system"))
+        assert fitted.messages == [system, *chat]
+    langchain = [SystemMessage(blank), HumanMessage("When?")]
+    fitted = fit(langchain, 400, artifacts=FACT, options=FitOptions(place="system"))
+    assert fitted.messages == [SystemMessage("We close at 6 pm."), HumanMessage("When?")]
 
 
 def test_artifacts_are_joined_to_a_text_and_not_to_another_block_with_a_field_of_that_name() -> None:

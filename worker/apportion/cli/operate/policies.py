@@ -21,8 +21,8 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, help="Check, publi
 PolicyFiles = Annotated[list[Path], typer.Argument(metavar="FILE...")]
 
 
-@app.command()
-def check(files: PolicyFiles) -> None:
+@app.command(cls=with_settings("models_file"))
+def check(ctx: typer.Context, files: PolicyFiles) -> None:
     """Check policy files: print every error of every file, with file, key and reason.
 
     Two files with the same name and version are an error, so check the files of a folder together.
@@ -32,9 +32,10 @@ def check(files: PolicyFiles) -> None:
       apportion policies check policies/*.toml
     """
     from apportion.core.strategy_api.policy import PolicyError
+    from apportion.engine.assembly import create_models
     from apportion.engine.policies import load_policies
 
-    policies, problems = load_policies(files)
+    policies, problems = load_policies(files, create_models(read_settings(ctx)))
     if policies:
         print_table(
             ("File", "Status", "Name", "Version", "Strategy", "Digest"),
@@ -47,7 +48,9 @@ def check(files: PolicyFiles) -> None:
         raise PolicyError(problems)
 
 
-@app.command(cls=with_settings("brokers", "app_id", "policies_topic", "policy_settle_s", "policies"))
+@app.command(
+    cls=with_settings("brokers", "app_id", "policies_topic", "policy_settle_s", "policies", "models_file")
+)
 def publish(ctx: typer.Context, files: PolicyFiles) -> None:
     """Publish policy files to the policies topic, for every worker that reads it, without a restart.
 
@@ -59,13 +62,15 @@ def publish(ctx: typer.Context, files: PolicyFiles) -> None:
       apportion policies publish policies/*.toml
     """
     from apportion.core.strategy_api.policy import PolicyError
+    from apportion.engine.assembly import create_models
     from apportion.engine.policies import load_policies
     from apportion.shell.kafka.publishing import publish_policies
 
-    policies, problems = load_policies(files)
+    settings = read_settings(ctx)
+    policies, problems = load_policies(files, create_models(settings))
     if problems:
         raise PolicyError(problems)
-    published = asyncio.run(publish_policies(read_settings(ctx), policies))
+    published = asyncio.run(publish_policies(settings, policies))
     print_table(
         ("Name", "Version", "Status", "Counts from", "Digest"),
         [

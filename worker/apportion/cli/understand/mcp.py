@@ -13,7 +13,9 @@ from apportion.cli._settings import read_settings, with_settings
 app = typer.Typer(add_completion=False)
 
 
-@app.command(cls=with_settings("default_policy", "policies", "fingerprint_secret_file"))
+@app.command(
+    cls=with_settings("default_policy", "policies", "fingerprint_secret_file", "models_file", "counters")
+)
 def mcp(
     ctx: typer.Context,
     source: Annotated[

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from apportion.decisions.replay.replaying import ReplayExtract, ReplayResult
     from apportion.decisions.replay.sums import Sum
     from apportion.decisions.replay.whatif import Change
+    from apportion.settings import Settings
 
 app = typer.Typer(add_completion=False)
 
@@ -33,7 +34,17 @@ def _price(text: str) -> Decimal:
     return Decimal(text)
 
 
-@app.command(cls=with_settings("default_policy", "policies", "fingerprint_secret_file", "brokers", "app_id"))
+@app.command(
+    cls=with_settings(
+        "default_policy",
+        "policies",
+        "fingerprint_secret_file",
+        "models_file",
+        "counters",
+        "brokers",
+        "app_id",
+    )
+)
 def replay(  # noqa: PLR0913 - a command takes its flags by name
     ctx: typer.Context,
     events: _topics.EventsFile = None,
@@ -92,6 +103,7 @@ def replay(  # noqa: PLR0913 - a command takes its flags by name
     selection = _topics.selection_of((events, decisions), since, until, offsets, from_topics=from_topics)
     what_if = WhatIf(_change(policy, budget, counter, without or (), without_query=without_query), evolve)
     settings = read_settings(ctx)
+    _require_counter(settings, counter)
     printing = _Printing(form, price)
     progress: Any = {"what": "replaying", "beside_output": printing.is_json}
     if selection is not None:
@@ -115,7 +127,6 @@ def _change(
     *,
     without_query: bool,
 ) -> "Change":
-    from apportion.core.text.tokens import CounterName
     from apportion.decisions.replay.whatif import Change
     from apportion.engine.policies import load_policy
 
@@ -124,15 +135,18 @@ def _change(
             "there is no change: give --policy, --budget, --counter, --without or --without-query, "
             "or use apportion verify"
         )
-    if counter is not None and counter not in list(CounterName):
-        raise typer.BadParameter(f"expected one of {', '.join(CounterName)}", param_hint="--counter")
-    return Change(
-        None if policy is None else load_policy(policy),
-        budget,
-        None if counter is None else CounterName(counter),
-        tuple(without),
-        without_query,
-    )
+    replacing = None if policy is None else load_policy(policy)
+    return Change(replacing, budget, counter, tuple(without), without_query)
+
+
+def _require_counter(settings: "Settings", name: str | None) -> None:
+    """Load the counter of that name; refuse another one, except `model`."""
+    from apportion.core.strategy_api.policy import BY_MODEL
+    from apportion.engine.assembly import create_engine
+
+    if name is not None and name != BY_MODEL and name not in (counters := create_engine(settings).counters):
+        known = ", ".join((*counters, BY_MODEL))
+        raise typer.BadParameter(f"expected one of {known}", param_hint="--counter")
 
 
 class _Printing:

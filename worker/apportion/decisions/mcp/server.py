@@ -16,9 +16,9 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import CallToolResult, InputRequiredResult, TextContent, ToolAnnotations
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, Field, ValidationError
 
+from apportion.core.errors import MissingExtraError
 from apportion.core.results import Reason, Status
-from apportion.core.strategy_api.policy import Policy, PolicyError
-from apportion.core.text.tokens import CounterName
+from apportion.core.strategy_api.policy import BY_MODEL, Policy, PolicyError
 from apportion.decisions.analytics.source import TablesFailedError
 from apportion.decisions.explain.candidate import candidate_explanation, changes_explanation, not_searched
 from apportion.decisions.explain.decision import explanation
@@ -53,6 +53,8 @@ from apportion.decisions.replay.origin import (
 from apportion.decisions.replay.recorded_files import verification_of
 from apportion.decisions.replay.whatif import Change
 from apportion.decisions.replay.why import UnknownCandidateError, entries_of, is_open
+from apportion.engine.assembly import create_engine
+from apportion.engine.counters.libraries import CounterFileError
 from apportion.engine.policies import read_policy
 from apportion.printable import printable
 from apportion.settings import Settings, SettingsError
@@ -65,9 +67,15 @@ _INSTRUCTIONS = (
 _READ_ONLY = ToolAnnotations(
     read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
 )
-_ANSWERABLE = (AmbiguousDecisionError, UnknownCandidateError, UnknownDecisionError, UnreadableDecisionError)
+_ANSWERABLE = (
+    AmbiguousDecisionError,
+    MissingExtraError,
+    UnknownCandidateError,
+    UnknownDecisionError,
+    UnreadableDecisionError,
+)
 """Errors with messages for the client."""
-_SOURCE_ERRORS = (OSError, PolicyError, SettingsError, TablesFailedError)
+_SOURCE_ERRORS = (CounterFileError, OSError, PolicyError, SettingsError, TablesFailedError)
 """Errors with messages that may hold paths of the server."""
 _FOUND_MAX = 100
 _SUMMED_MAX = 10_000
@@ -229,7 +237,9 @@ class DecisionServer(MCPServer[Any]):
         budget_tokens: Annotated[
             int | None, Field(ge=0, description="Give every request this budget.")
         ] = None,
-        counter: Annotated[CounterName | None, Field(description="Count tokens with this counter.")] = None,
+        counter: Annotated[
+            str | None, Field(max_length=128, description="Count tokens with this counter.")
+        ] = None,
         without: Annotated[
             list[str] | None, Field(max_length=20, description="Exclude candidates of these kinds or lanes.")
         ] = None,
@@ -248,6 +258,9 @@ class DecisionServer(MCPServer[Any]):
             raise ToolError("no_change: give policy_toml, budget_tokens, counter or without")
         assert self._recording is not None, "it is registered with a recording only"
         with _tool_errors():
+            counters = create_engine(self._recording.settings).counters
+            if counter not in (None, BY_MODEL) and counter not in counters:
+                raise ToolError(f"unknown_counter: expected one of {', '.join((*counters, BY_MODEL))}")
             result, text = self._recording.replay(change)
         return _result(text, result)
 

@@ -22,7 +22,6 @@ from apportion.core.results import (
 )
 from apportion.core.strategies import STRATEGIES, parse_policy
 from apportion.core.strategy_api.policy import Policy
-from apportion.core.text.tokens import CounterName
 
 _FULLEST_FIRST = (
     Fidelity.FULL,
@@ -43,14 +42,14 @@ class Change(Struct, frozen=True):
 
     - `policy`: replaces every version of that name; if no policy has the name, every policy of its strategy.
     - `budget_tokens`: the budget of every request, even above a policy's maximum; the session's limits stay.
-    - `counter`: the token counter of every policy.
+    - `counter`: the `counter` of every policy; `model` counts by the model of each request.
     - `without`: kinds and lanes of the candidates to exclude.
     - `without_query`: empties the query; the relevance of a candidate without its own score is then 0.
     """
 
     policy: Policy | None = None
     budget_tokens: int | None = None
-    counter: CounterName | None = None
+    counter: str | None = None
     without: tuple[str, ...] = ()
     without_query: bool = False
 

@@ -11,8 +11,6 @@ from apportion.core.models import TTL_SECONDS, Ttl
 from apportion.core.results import Breakpoint
 from apportion.doors.fitting.shapes.form import SYSTEM, KeptMessage, SentMessage, ShapedChat
 
-MARKS_MAX = 4
-"""The most marks that Anthropic, OpenAI and Bedrock take."""
 _MARKS = ("cache_control", "cachePoint", "prompt_cache_breakpoint")
 _DEFAULT_TTL: Ttl = "5m"
 _SYSTEM, _TOOLS = -1, -2
@@ -25,11 +23,13 @@ def with_marks(
     system: Any,
     kept: Sequence[KeptMessage],
     points: Sequence[Breakpoint],
+    *,
+    marks_max: int,
 ) -> tuple[list[SentMessage], Any]:
     """Return the messages and the system prompt with a mark at the end of each breakpoint's last message.
 
     A message that may not have a mark leaves it to the message before it. `kept` are the composed items. Only
-    breakpoints with a time to live become marks, and only as many of the last ones as the provider takes.
+    breakpoints with a time to live become marks, and only the last ones: a body has at most `marks_max`.
     """
     marked = list(sent)
     places = {_place(chat, sent, kept, point): point.ttl for point in points if point.ttl}
@@ -41,7 +41,7 @@ def with_marks(
     own += _ttls({"cache_control": given.get("cache_control")}, len(sent))  # at the end, by the provider
     taken = {position for position, _ in own}
     free = [place for place in sorted(places) if place not in taken]
-    for place in free[max(0, len(free) + len(own) - MARKS_MAX) :]:
+    for place in free[max(0, len(free) + len(own) - marks_max) :]:
         ttl = _fitting_ttl(own, place, str(places[place]))
         for at in range(place, _SYSTEM, -1):
             message = marked[at]

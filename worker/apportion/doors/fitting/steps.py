@@ -21,6 +21,7 @@ from apportion.core.digests import short_digest
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Candidate, ContextRequest, Conversation, Opt, session_key
 from apportion.core.history import is_text, text_of
+from apportion.core.models import Models
 from apportion.core.results import ContextComposed, ContextDecision, Status
 from apportion.core.text.tokens import TokenCounter
 from apportion.doors.fitting.artifacts import Artifacts, candidates_of
@@ -29,6 +30,7 @@ from apportion.doors.fitting.call_model import (
     counters_of,
     find_counter,
     model_of,
+    table_of,
     warn_of_mismatch,
     window_limit,
 )
@@ -91,6 +93,7 @@ class FitCall(Struct, frozen=True, dict=True):
     requested_at: datetime
     model: CallModel = CallModel()
     counters: Mapping[str, TokenCounter] = COUNTERS
+    models: Models = Models()
 
     @property
     def provider(self) -> str:
@@ -207,7 +210,7 @@ def read_call(
         FitError: an artifact is no candidate, `artifacts_tokens` is negative, messages get no tokens, or the
             model or its window is unknown.
     """
-    model, counters = model_of(client, options.model, chat), counters_of(client)
+    model, counters, models = model_of(client, options.model, chat), counters_of(client), table_of(client)
     limit_tokens = window_limit(model, chat, counters) if limit_tokens is None else limit_tokens
     try:
         limit_tokens = operator.index(limit_tokens)
@@ -217,7 +220,7 @@ def read_call(
     candidates = None if artifacts is None else candidates_of(artifacts)
     session_id = session_id or request_id
     call = FitCall(
-        chat, limit_tokens, session_id, candidates, options, request_id, requested_at, model, counters
+        chat, limit_tokens, session_id, candidates, options, request_id, requested_at, model, counters, models
     )
     if call.artifacts_tokens < 0 or call.chat_tokens <= 0:
         message = "the limit leaves no tokens for messages; raise it, or lower artifacts_tokens"
@@ -343,7 +346,10 @@ def _cached(
     """
     if call.is_once or composed.tokens.model is UNSET:
         return sent, system, {}
-    marked, system = with_marks(call.chat, sent, system, kept, composed.breakpoints or ())
+    rows = [row for row in (call.model.row, *call.models.rows) if row and row.name == composed.tokens.model]
+    marks_max = rows[0].cache.marks if rows and rows[0].cache else 0
+    points = composed.breakpoints or ()
+    marked, system = with_marks(call.chat, sent, system, kept, points, marks_max=marks_max)
     has_marks = any(new is not old for new, old in zip(marked, sent, strict=True))
     key = short_digest(session_key(call.options.tenant, call.session_id))
     return marked, system, call.chat.shape.cache_fields(key, has_marks=has_marks)
@@ -446,10 +452,11 @@ def _with_artifacts(
     sent, system = chat.sent(kept), chat.sent_system(kept)
     if not text:
         return sent, system, 0
-    if is_system and not chat.shape.system_fields:
-        sent.insert(0, SentMessage(chat.shape.message("system", text), "system"))
-    elif is_system and isinstance(chat.given, Mapping) and not system:
+    has_field = isinstance(chat.given, Mapping) and bool(chat.shape.system_fields)
+    if is_system and has_field and not system:
         system = chat.shape.system(text)
+    elif is_system and not has_field and (call.instructions or not chat.shape.system_fields):
+        sent.insert(0, SentMessage(chat.shape.message("system", text), "system"))
     else:
         index = _artifacts_index(call, [message.index for message in kept])
         sent = [*chat.sent(kept[:index]), _added(chat, text), *chat.sent(kept[index:])]

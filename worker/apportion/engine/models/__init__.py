@@ -54,6 +54,9 @@ def _rows_of(file: Traversable | Path) -> tuple[Model, ...]:
         if row.counter not in _COUNTERS and not OWN_COUNTER.fullmatch(row.counter):
             known = f"name one of {', '.join(_COUNTERS)}, or file:NAME"
             raise ModelsError(f"{file}: row {row.name}: there is no counter {row.counter}; {known}")
+        if 0 < row.window_tokens <= row.answer_tokens:
+            problem = f"answer_tokens {row.answer_tokens} leave nothing of window_tokens {row.window_tokens}"
+            raise ModelsError(f"{file}: row {row.name}: {problem}; correct one, or leave it out")
     names = [row.name for row in table.models]
     for name in names:
         if names.count(name) > 1:

@@ -6,6 +6,8 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
+from apportion.core.errors import EventError
+from apportion.core.models import Models
 from apportion.core.policies.catalogue import Catalogue
 from apportion.core.strategies import parse_policy
 from apportion.core.strategy_api.policy import Policy, PolicyError, Problem
@@ -28,10 +30,13 @@ def read_policy(toml: bytes, source: str) -> Policy:
         raise PolicyError(error.problems, source) from None
 
 
-def load_policies(files: Iterable[Traversable | Path]) -> tuple[dict[str, Policy], tuple[Problem, ...]]:
+def load_policies(
+    files: Iterable[Traversable | Path], models: Models | None = None
+) -> tuple[dict[str, Policy], tuple[Problem, ...]]:
     """Return the policies of TOML files by file, and all problems of the other files; raise OSError.
 
-    A file with the name and version of an earlier one is refused, because the two would be ambiguous.
+    A file with the name and version of an earlier one is refused, because the two would be ambiguous. With
+    `models`, a policy for a model without a row is refused, too.
     """
     policies: dict[str, Policy] = {}
     problems: list[Problem] = []
@@ -39,8 +44,13 @@ def load_policies(files: Iterable[Traversable | Path]) -> tuple[dict[str, Policy
     for file in files:
         try:
             policy = load_policy(file)
+            if models is not None and policy.model is not None:
+                models.row(policy.model, "$.model")
         except PolicyError as error:
             problems += (Problem(f"{file}: {problem.key}", problem.reason) for problem in error.problems)
+            continue
+        except EventError as error:
+            problems.append(Problem(f"{file}: model", error.message))
             continue
         first = published.setdefault((policy.name, policy.version), str(file))
         if first == str(file):
@@ -56,20 +66,20 @@ def builtin_policies() -> tuple[Policy, ...]:
     return _load_all(resources.files(__name__).iterdir())
 
 
-def load_catalogue(folder: Path | None) -> Catalogue:
+def load_catalogue(folder: Path | None, models: Models | None = None) -> Catalogue:
     """Return the built-in policies and the policies of a folder, with all versions of a name.
 
     `effective_from` determines which version of a name is in force; of equal times, the folder's version. A
-    policy of the folder replaces a built-in one only if it has the same name and version. Raises OSError or
-    PolicyError with all problems of all files.
+    policy of the folder replaces a built-in one only if it has the same name and version. With `models`, each
+    policy's model has a row. Raises OSError or PolicyError with all problems of all files.
     """
-    own = _load_all(folder.iterdir()) if folder is not None else ()
+    own = _load_all(folder.iterdir(), models) if folder is not None else ()
     return Catalogue((*builtin_policies(), *own))
 
 
-def _load_all(files: Iterable[Traversable | Path]) -> tuple[Policy, ...]:
+def _load_all(files: Iterable[Traversable | Path], models: Models | None = None) -> tuple[Policy, ...]:
     ordered = sorted(files, key=lambda file: file.name)
-    policies, problems = load_policies(file for file in ordered if file.name.endswith(".toml"))
+    policies, problems = load_policies((file for file in ordered if file.name.endswith(".toml")), models)
     if problems:
         raise PolicyError(problems)
     return tuple(policies.values())

@@ -55,9 +55,9 @@ class LangChain(Shape):
         return ("copy", {}) if is_copy else super().part(block, role, pointer)
 
     def message(self, role: str, text: str) -> Item:
-        from langchain_core.messages import HumanMessage  # noqa: PLC0415 - an optional dependency
+        from langchain_core import messages  # noqa: PLC0415 - an optional dependency
 
-        return HumanMessage(text)
+        return messages.SystemMessage(text) if role == "system" else messages.HumanMessage(text)
 
     def inner(self, native: Any) -> Any:
         return native.content

@@ -8,7 +8,6 @@ import hashlib
 import re
 import zlib
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +21,7 @@ from apportion.engine.counters.claude.stream import (
     GapPatterns,
     ImpureGapError,
     Tables,
+    ascii_lines_and_rest,
     charset,
     marked,
     normalized,
@@ -121,7 +121,7 @@ class ClaudeCounter:
         self._tiling, self._tables = _tiling(vocabulary), _tables()
         self._patterns = _patterns()
         self._gaps = _gap_patterns()
-        self._masked = CostMemo(self._cost_of_masked)
+        self._words, self._masked = CostMemo(self._cost_of_word), CostMemo(self._cost_of_masked)
         self._parts = CostMemo(lambda part: self._tiling.cost(self._gaps.marked(part)))
         self._chunks = CostMemo(self._cost_of_chunk)
         self._heads, self._ends = CostMemo(self._cost_of_head), CostMemo(self._cost_of_end)
@@ -159,17 +159,25 @@ class ClaudeCounter:
                 return tokens
         if text.isascii():
             words, gaps, end = words_and_gaps(text[start:])
-            tokens += sum(map(self._chunks.__getitem__, words)) + sum(map(self._masked.__getitem__, gaps))
-            *chunks, last = patterns.chunk.findall(end)
         else:
-            *chunks, last = patterns.chunk.findall(text, start)
+            lines, end = ascii_lines_and_rest(text[start:])
+            words, gaps, _ = words_and_gaps(lines)
+        tokens += sum(map(self._words.__getitem__, words)) + sum(map(self._masked.__getitem__, gaps))
+        *chunks, last = patterns.chunk.findall(end)
         ends = self._chunks if within and last[-1] == "\n" else self._ends
         return tokens + sum(map(self._chunks.__getitem__, chunks)) + ends[last]
 
-    def _cost_of_masked(self, masked: str) -> int:
+    def _cost_of_word(self, data: bytes) -> int:
+        """Return the tokens of an ASCII word."""
+        return self._tiling.cost_of_segment(word(data.decode(), "", self._family, self._tables))
+
+    def _cost_of_masked(self, masked: bytes) -> int:
         """Return the tokens of a masked gap between two words."""
-        *chunks, _ = self._patterns.chunk.findall(masked.translate(UNMASKED) + "a")
-        return sum(map(self._chunks.__getitem__, chunks))
+        gap = masked.translate(UNMASKED).decode()
+        if gap == " ":
+            return 0
+        chunks = self._patterns.chunk.findall(gap + "a")[:-1] if gap.islower() else [gap]
+        return sum(map(self._cost_of_chunk, chunks))
 
     def _cost_of_head(self, key: str) -> int:
         """Return the tokens of a gap at the beginning, with two digits before it.
@@ -198,9 +206,13 @@ class ClaudeCounter:
         return self._tiling.cost(stream) + more
 
     def _cost_of_chunk(self, chunk: str) -> int:
+        if chunk.isascii() and chunk.isalpha():
+            return self._words[chunk.encode()]
         if not chunk.isalpha():
-            with suppress(ImpureGapError):
+            try:
                 return sum(map(self._parts.__getitem__, self._gaps.divided.findall(chunk.replace(" ", "  "))))
+            except ImpureGapError:
+                pass
         return self._between(chunk, self._right(chunk))
 
     def _right(self, chunk: str) -> str:

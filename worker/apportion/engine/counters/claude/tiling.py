@@ -7,11 +7,13 @@ marked text falls apart at these markers, and between two characters that no pie
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import pairwise
-from typing import Any
+from operator import add
+from typing import Any, TypeVar
 
+_K = TypeVar("_K", str, bytes)
 _REMEMBERED_LENGTH, _REMEMBERED = 64, 65_536
 _START = 4
 """The length of a repeated character at which longer pieces are found by their lengths."""
@@ -24,13 +26,13 @@ _SEGMENT = re.compile("[ \t\n]+|[0-9]+|[\3\4]?\1?[^\1-\4 \t\n0-9]+\2?|[\1-\4]")
 _LONG_RUN = re.compile(rf"(.)\1{{{_LONG_RUN_LENGTH - 1},}}", re.DOTALL)
 
 
-class CostMemo(dict[str, int]):
+class CostMemo(dict[_K, int]):
     """A function of a text with a bounded memory for short texts."""
 
-    def __init__(self, compute: Callable[[str], int]) -> None:
-        self._compute = compute
+    def __init__(self, compute: Callable[[_K], int]) -> None:
+        self._compute: Callable[[_K], int] = compute
 
-    def __missing__(self, key: str) -> int:
+    def __missing__(self, key: _K) -> int:
         """Compute a value, and remember it."""
         value = self._compute(key)
         if len(key) <= _REMEMBERED_LENGTH:
@@ -82,17 +84,17 @@ class Tiling:
         if text[0] in "0123456789":
             return -(-len(text) // _DIGITS)
         if len(text) > _LONG:
-            return sum(map(self._cost_of_part, self._parts(text)))
+            return self._cost_of_parts(text)
         return self._least(text)
 
-    def _parts(self, text: str) -> Iterator[str]:
-        """Yield the parts of a text between which no piece can lie."""
-        start = 0
-        for end in range(1, len(text)):
-            if text[end - 1 : end + 1] not in self._pairs:
-                yield text[start:end]
+    def _cost_of_parts(self, text: str) -> int:
+        """Return the tokens of the parts of a text between which no piece can lie."""
+        pairs, cost, start = self._pairs, 0, 0
+        for end, pair in enumerate(map(add, text, text[1:]), 1):
+            if pair not in pairs:
+                cost += self._char[text[start]] if end == start + 1 else self._cost_of_part(text[start:end])
                 start = end
-        yield text[start:]
+        return cost + self._cost_of_part(text[start:])
 
     def _cost_of_part(self, text: str) -> int:
         if text in self._pieces:
@@ -113,6 +115,8 @@ class Tiling:
         costs = [0, *[size * 4] * size]
         for start in range(size):
             first, end, cost = text[start], start + 1, costs[start] + 1
+            if cost >= costs[size]:
+                continue
             node = pieces_from(first, _NO_PIECE)
             if "" not in node:
                 costs[end] = min(costs[end], cost - 1 + char[first])
@@ -120,7 +124,7 @@ class Tiling:
                 if cost < costs[end] and "" in node:
                     costs[end] = cost
                 node, end = node.get(text[end]), end + 1
-            if end == start + _START + 1:
+            if end == start + _START + 1 and first == text[start + 1]:
                 for end in self._ends_of_runs(text, start):
                     costs[end] = min(costs[end], cost)
         return costs[size]
@@ -171,6 +175,9 @@ class Tiling:
             return 1
         costs = [0]
         for end in range(1, len(data) + 1):
-            starts = [start for start in range(end) if end - start == 1 or data[start:end] in self._prefixes]
-            costs.append(min(costs[start] for start in starts) + 1)
+            cost = costs[-1]
+            for start in range(end - 1):
+                if costs[start] < cost and data[start:end] in self._prefixes:
+                    cost = costs[start]
+            costs.append(cost + 1)
         return costs[-1]
