@@ -56,7 +56,7 @@ def from_files(
     *,
     query: Annotated[str, typer.Option(metavar="TEXT", help="The question that the context is for.")],
     max_file_bytes: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Leave out files of more bytes.")
+        int, typer.Option(metavar="N", min=1, help="A larger file gives its best passages, up to this size.")
     ] = 262_144,
     max_bytes: Annotated[
         int, typer.Option(metavar="N", min=4_096, help="Largest event; files with few words of the query go.")
@@ -74,6 +74,7 @@ def from_files(
     """
     with needing_extra("code"):
         from apportion.demo.workload.files import LeftOut, from_files
+    from apportion.printable import printable
 
     os.scandir(folder).close()  # as in `from_git`
 
@@ -83,7 +84,11 @@ def from_files(
     files = f"files {made.files:,}"
     if unfit := made.left_out.get(LeftOut.NO_ROOM, 0):
         files = f"the {made.files:,} of {made.files + unfit:,} files that fit the query best (--max-bytes)"
+    if made.parts:
+        files += f", {made.parts:,} of them in part"
     note(f"{files}; left out: {left_out or 'none'}")
+    if made.named:
+        note(f"left out with most words of the query: {', '.join(map(printable, made.named))}")
     _write([made.event], None, out)
 
 
