@@ -73,7 +73,8 @@ def from_files(
         apportion compose --policy search --format text
     """
     with needing_extra("code"):
-        from apportion.demo.workload.files import LeftOut, from_files
+        from apportion.demo.workload.files import from_files
+        from apportion.demo.workload.folder import LeftOut
     from apportion.printable import printable
 
     os.scandir(folder).close()  # as in `from_git`
