@@ -9,6 +9,7 @@ from support.drawn_lanes import LANES, PATHS, labels, shares, sources, subjects
 WORDS = (
     *("retry", "HTTPServer", "cancel_job", "jobs", "the", "timeouts", "payment", "x", "v2"),
     *("é漢", "straße", "class", "a"),
+    *("fixed", "this", "thing", "retrying", "retries", "cancelled", "there", "payingly"),
 )
 KINDS = ("rule_doc", "recent_edit", "semantic_match", "session_history", "symbol_context")
 _lines = st.builds(
@@ -41,7 +42,13 @@ query_tables = st.fixed_dictionaries(
     {
         "weight": st.sampled_from([0, 1, 300, 500, 1_000]),
         "passage_characters": st.sampled_from([100, 120, 200, 0, 2_400]),
-    }
+    },
+    optional={
+        "drop_words": st.booleans(),
+        "file_share": st.sampled_from([0, 300, 1_000]),
+        "stems": st.booleans(),
+        "neighbours": st.sampled_from([0, 1, 300, 1_000]),
+    },
 )
 
 
@@ -61,6 +68,7 @@ def candidates(draw: st.DrawFn) -> list[dict[str, Any]]:
                 **draw(subjects),
                 **draw(sources),
                 **draw(labels),
+                **draw(st.sampled_from([{}, *({"chunk_index": place} for place in range(4))])),
             },
         )
         given = {key: draw(shares) for key in ("specificity", "risk_alignment")}

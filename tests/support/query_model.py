@@ -55,6 +55,7 @@ class QueryModel(Model):
         self.query: str = asked["query"]
         self.weight: int = policy["query"]["weight"]
         self.most: int = policy["query"]["passage_characters"]
+        self.rule: Mapping[str, Any] = policy["query"]
         super().__init__(raw_candidates, asked, policy)
 
     def rank(self, raw_candidates: Sequence[Mapping[str, Any]]) -> list[RankedCandidate]:
@@ -70,7 +71,9 @@ class QueryModel(Model):
             [candidate.raw["content"][first:end].removesuffix("\n") for first, end in pieces]
             for candidate, pieces in zip(free, cuts, strict=True)
         ]
-        shares, self.match = query_rules.relevances(self.query, texts, [candidate.raw for candidate in free])
+        shares, self.match = query_rules.relevances(
+            self.query, texts, [candidate.raw for candidate in free], self.rule
+        )
         silent = not any(map(any, shares))
         units: list[RankedCandidate] = []
         for candidate, (most, _), pieces, text, own in zip(free, sizes, cuts, texts, shares, strict=True):

@@ -57,15 +57,41 @@ def parts(run: str) -> list[str]:
 def terms_of_run(run: str) -> list[str]:
     found = []
     for part in parts(run):
-        if part in STOP_WORDS or (len(part) == 1 and part.isascii()):
+        # "this" is a term all the same: it loses its "s" first
+        if (part in STOP_WORDS and part != "this") or (len(part) == 1 and part.isascii()):
             continue
         plural = part.isascii() and len(part) > 3 and part.endswith("s") and not part.endswith("ss")
         found.append(part[:-1] if plural else part)
     return [*found, "".join(parts(run))] if len(parts(run)) > 1 else found
 
 
-def terms(text: str) -> list[str]:
-    return [term for run in runs(text) for term in terms_of_run(run)]
+JOINING = set(
+    "about above after again against all already also although am another any anyway around away because been before being below between both cannot could did didn doe doesn doing don done down due during each either else etc even ever every few first further get got having he her here him his however i instead itself just keep kept let like made make may maybe me might more most much must my need never new next nor now off often once one only other our out over own per please rather really said same seem see several shall she should since some something still such take than their them themselve they thing these those though through thu thus together too toward under unless until up upon us used using very via want way well were whether while who whole whose why within without won would yes yet you your isn wasn aren couldn shouldn wouldn hasn haven actually currently correctly properly simply always previously longer".split()  # noqa: SIM905, E501 - as the rule has them
+)
+ASKING = set(
+    "fix fixe fixed fixing bug issue close closed resolve resolved backport pr commit patch add added adding change changed improve handle handling allow avoid prevent ensure support behavior behaviour correct incorrect wrong problem cause caused broken expected report reproduce test tests".split()  # noqa: SIM905, E501 - as the rule has them
+)
+
+
+def terms(text: str, *, stems: bool = False) -> list[str]:
+    found = [term for run in runs(text) for term in terms_of_run(run)]
+    return list(map(stem, found)) if stems else found
+
+
+def stem(term: str) -> str:
+    if len(term) < 5 or not set(term) <= set(SMALL):
+        return term
+    for ending in "ing edly ed er est ly ies ied es s y e".split():  # noqa: SIM905 - as the rule has them
+        if term.endswith(ending) and len(term) - len(ending) >= 3:
+            return term[: len(term) - len(ending)]
+    return term
+
+
+def asked_terms(query: str, rule: Mapping[str, Any]) -> set[str]:
+    found = set(terms(query))
+    if rule.get("drop_words"):
+        found = found - JOINING - ASKING - {"thi"} or found
+    return set(map(stem, found)) if rule.get("stems") else found
 
 
 def lines_of(content: str) -> list[str]:
@@ -225,17 +251,20 @@ def lg(number: int) -> int:
 
 
 def relevances(
-    query: str, texts: Sequence[Sequence[str]], raws: Sequence[Mapping[str, Any]]
+    query: str,
+    texts: Sequence[Sequence[str]],
+    raws: Sequence[Mapping[str, Any]],
+    rule: Mapping[str, Any] = {},
 ) -> tuple[list[list[int]], dict[str, int]]:
     """Return x of each passage of each candidate, and the query section of the decision."""
-    asked = set(terms(query))
-    in_passages = [[terms(text) for text in passages] for passages in texts]
+    asked, stems = asked_terms(query, rule), rule.get("stems", False)
+    in_passages = [[terms(text, stems=stems) for text in passages] for passages in texts]
     lengths = [[len(runs(text)) for text in passages] for passages in texts]
     number = sum(map(len, texts))
     average = max(1, sum(map(sum, lengths)) // number) if number else 1
 
     def often(term: str, place: int, passage: int) -> int:
-        in_path = term in terms(raws[place].get("path", ""))
+        in_path = term in terms(raws[place].get("path", ""), stems=stems)
         return in_passages[place][passage].count(term) + 2 * in_path
 
     everywhere = [(place, passage) for place, found in enumerate(texts) for passage in range(len(found))]
@@ -250,12 +279,50 @@ def relevances(
                 raw[at] += w * 22 * f * average // (10 * f * average + 3 * average + 9 * length)
     most = max(raw.values(), default=0)
     p = {at: 1_000 * value // most if most else 0 for at, value in raw.items()}
+    if rule.get("neighbours"):
+        p = with_neighbours(p, texts, raws, rule["neighbours"])
     homes = [each.get("path") or each["id"] + "\0" for each in raws]
-    best = {home: max(p[at] for at in everywhere if homes[at[0]] == home) for home in homes}
-    x = {at: (750 * p[at] + 250 * best[homes[at[0]]]) // 1_000 if p[at] else 0 for at in everywhere}
+    best, share = {}, rule.get("file_share")
+    for home in homes:
+        found = sorted((p[at] for at in everywhere if homes[at[0]] == home), reverse=True)
+        best[home] = found[0] if share is None else min(1_000, sum(found[:3]) // 2)
+    share = 250 if share is None else share
+    x = {
+        at: ((1_000 - share) * p[at] + share * best[homes[at[0]]]) // 1_000 if p[at] else 0
+        for at in everywhere
+    }
     match = {
         "terms": len(asked),
         "matched": sum(count > 0 for count in df.values()),
         "passages": number,
     }
     return [[x[place, passage] for passage in range(len(found))] for place, found in enumerate(texts)], match
+
+
+def with_neighbours(
+    p: Mapping[tuple[int, int], int],
+    texts: Sequence[Sequence[str]],
+    raws: Sequence[Mapping[str, Any]],
+    neighbours: int,
+) -> dict[tuple[int, int], int]:
+    """Return p of each passage with the shares that its neighbours lend, the greatest 1,000 again."""
+    turns = {
+        number: (raw.get("source") or raw.get("path") or "", raw["chunk_index"])
+        for number, raw in enumerate(raws)
+        if "chunk_index" in raw and len(texts[number]) == 1
+    }
+
+    def at(sequence: str, place: int) -> int | None:
+        return max(
+            (p[number, 0] for number, turn in turns.items() if turn == (sequence, place)), default=None
+        )
+
+    raised = dict(p)
+    for number, (sequence, place) in turns.items():
+        before, after = at(sequence, place - 1), at(sequence, place + 1)
+        before_that = 0 if before is None else at(sequence, place - 2) or 0
+        after_that = 0 if after is None else at(sequence, place + 2) or 0
+        near, far = (before or 0) + (after or 0), before_that + after_that
+        raised[number, 0] += (neighbours * near + neighbours // 2 * far) // 1_000
+    most = max(raised.values(), default=0)
+    return {key: 1_000 * value // most if most else 0 for key, value in raised.items()}

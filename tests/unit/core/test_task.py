@@ -43,8 +43,8 @@ TASK: Task[Any, Any] = Task(
     candidates=(prepared("a"), prepared("b")),
     own=SESSION,
     count_contents=lambda those: [len(one.content) for one in those],
-    terms_of_contents=lambda candidates, most, line_most: read_contents(
-        [candidate.content for candidate in candidates], most, line_most
+    terms_of_contents=lambda candidates, most, line_most, stems: read_contents(
+        [candidate.content for candidate in candidates], most, line_most, stems=stems
     ),
     overlap_of=lambda those, _: Overlap([() for _ in those], range(len(those)), {}),
 )

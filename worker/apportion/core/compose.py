@@ -173,6 +173,7 @@ def _terms_of_contents(
     candidates: Sequence[Prepared],
     passage_characters: Sequence[int],
     line_characters: Sequence[int],
+    stems: bool,  # noqa: FBT001 - a callback of the task
 ) -> list[ContentTerms]:
     from apportion.core.query.reading import read_contents  # noqa: PLC0415 - loads numpy, which most requests never need
 
@@ -183,10 +184,12 @@ def _terms_of_contents(
             [contents[index] for index in indices],
             [passage_characters[index] for index in indices],
             [line_characters[index] for index in indices],
+            stems=stems,
         )
 
     sizes = zip(candidates, passage_characters, line_characters, strict=True)
-    keys = [f"{candidate.facts.content} {characters} {line}" for candidate, characters, line in sizes]
+    form = " stems" if stems else ""
+    keys = [f"{candidate.facts.content} {characters} {line}{form}" for candidate, characters, line in sizes]
     return memory.terms.get_all(keys, contents, make)
 
 

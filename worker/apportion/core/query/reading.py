@@ -5,15 +5,20 @@ from itertools import accumulate, pairwise
 
 from apportion.core.arrays import NDArray, np
 from apportion.core.query.passages import ContentTerms, Passages, passages_of
-from apportion.core.query.terms import ENTRY, read_terms
+from apportion.core.query.terms import ENTRY, read_terms, stem_entries
 
 
 def read_contents(
-    contents: Sequence[str], passage_characters: Sequence[int], line_characters: Sequence[int] | None = None
+    contents: Sequence[str],
+    passage_characters: Sequence[int],
+    line_characters: Sequence[int] | None = None,
+    *,
+    stems: bool = False,
 ) -> list[ContentTerms]:
     """Return the terms of contents, none empty, in passages of at most these sizes (0: one passage).
 
-    Lines of more than `line_characters` are cut; by default that is the size of the passages.
+    Lines of more than `line_characters` are cut; by default that is the size of the passages. With `stems`,
+    terms are stems.
 
     The time is linear in their length. Ten thousand small contents take as long as a large one.
     """
@@ -30,6 +35,9 @@ def read_contents(
         bounds.append(begin + len(text))
         firsts.append(len(bounds) - 1)
     table = read_terms(b"".join(texts), bounds)
+    if stems:
+        stem_entries(table.parts, table.plain)
+        stem_entries(table.joined, table.plain)
     first_pieces = np.asarray(firsts)
     plain_bounds = table.plain_bounds[first_pieces]
     parts, joined = (

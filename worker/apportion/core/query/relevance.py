@@ -2,7 +2,7 @@
 
 A term of a candidate's path counts twice more in each of its passages. The result of a passage is three
 quarters of its own relevance and one quarter of its home's best; a passage without own relevance stays at 0.
-A home is all candidates of a path.
+A home is all candidates of a path. A `QueryRule` may change these rules.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,13 +13,15 @@ from msgspec import Struct
 from apportion.core.arrays import NDArray, np
 from apportion.core.lru import process_wide
 from apportion.core.query.passages import ContentTerms
-from apportion.core.query.terms import ENTRY, KEY_BYTES, STOP_WORDS, read_terms
+from apportion.core.query.rule import QueryRule, without_common
+from apportion.core.query.terms import ENTRY, KEY_BYTES, STOP_WORDS, read_terms, stem, stem_entries
 
 ALL = 1_000
 """The relevance of the best passage, in thousandths."""
 _IN_PATH = 2
 """The occurrences that a term of the path adds to each passage."""
-_OWN, _HOME = 750, 250
+_HOME = 250
+_HOME_PASSAGES = 3
 _LOGARITHMS_MAX = 1 << 12
 _NONE = -1
 """The index of a term that is not in the query."""
@@ -28,11 +30,19 @@ _NOTHING = np.zeros(0, np.int64)
 
 
 class Document(Struct, frozen=True, gc=False):
-    """The parts of a candidate that a query reads. Candidates of equal `home` are parts of one file."""
+    """The parts of a candidate that a query reads. Candidates of equal `home` are parts of one file.
+
+    `sequence` and `place` are those of a dialogue's turn; a sequence of None has no neighbours.
+    """
 
     content: ContentTerms
     path: str
     home: str
+    sequence: str | None = None
+    place: int = 0
+
+
+_PLAIN_RULE = QueryRule()
 
 
 class Relevances(Struct, frozen=True):
@@ -74,9 +84,12 @@ class _Pairs(Struct, frozen=True):
     numbers: NDArray[np.int64]
 
 
-def relevances(terms: Iterable[str], documents: Sequence[Document]) -> Relevances:
+def relevances(
+    terms: Iterable[str], documents: Sequence[Document], rule: QueryRule = _PLAIN_RULE
+) -> Relevances:
     """Return the relevance of all passages to a query of these terms; repeated terms count once."""
-    query = _Query(sorted(set(terms)))
+    asked = without_common(terms) if rule.drop_words else terms
+    query = _Query(sorted(set(map(stem, asked) if rule.stems else asked)))
     if not documents:
         return Relevances([], query.size, 0, 0)
     paths = {path: index for index, path in enumerate(dict.fromkeys([each.path for each in documents]))}
@@ -88,11 +101,13 @@ def relevances(terms: Iterable[str], documents: Sequence[Document]) -> Relevance
         paths=np.array([paths[document.path] for document in documents]),
     )
     in_passages = _in_passages(query, documents, rows)
-    in_paths = _in_paths(query, list(paths))
+    in_paths = _in_paths(query, list(paths), stems=rule.stems)
     raw, matched = _raw(query, rows, in_passages, in_paths)
     most = int(raw.max())
     shares = ALL * raw // most if most else raw
-    found = _raised_by_home(shares, rows, [document.home for document in documents])
+    if rule.neighbours and most:
+        shares = _with_neighbours(shares, rows, documents, rule.neighbours)
+    found = _raised_by_home(shares, rows, [document.home for document in documents], rule.file_share)
     is_relevant = np.maximum.reduceat(found, rows.firsts[:-1]) > 0
     values = found.tolist()
     by_document = [
@@ -159,12 +174,14 @@ def _in_passages(query: _Query, documents: Sequence[Document], rows: _PassageRow
     return query.pairs(entries["piece"][found] + rows.firsts[of_documents], terms)
 
 
-def _in_paths(query: _Query, paths: Sequence[str]) -> _Pairs:
+def _in_paths(query: _Query, paths: Sequence[str], *, stems: bool) -> _Pairs:
     if not any(paths):
         return _Pairs(_NOTHING, _NOTHING, _NOTHING)
     texts = [path.encode() + b"\n" for path in paths]
     table = read_terms(b"".join(texts), list(accumulate(map(len, texts), initial=0)))
     entries = np.concatenate((table.parts, table.joined))
+    if stems:
+        stem_entries(entries, table.plain)
     found, terms = query.find(entries, [table.plain], [0, len(entries)])
     return query.pairs(entries["piece"][found].astype(np.int64), terms)
 
@@ -238,14 +255,61 @@ class _Scale:
         return parts.astype(np.int64)
 
 
-def _raised_by_home(shares: NDArray[np.int64], rows: _PassageRow, homes: Sequence[str]) -> NDArray[np.int64]:
-    """Return the relevance of passages, raised by the best of their homes; 0 stays 0."""
+def _with_neighbours(
+    shares: NDArray[np.int64], rows: _PassageRow, documents: Sequence[Document], permille: int
+) -> NDArray[np.int64]:
+    """Return the relevance of passages, each raised by up to two whole candidates before and after it.
+
+    Neighbours have consecutive places in a sequence. The best of several candidates at a place counts.
+    The greatest relevance is 1,000 again.
+    """
+    firsts = rows.firsts.tolist()
+    whole = [
+        (document.sequence, document.place, first)
+        for document, first, end in zip(documents, firsts, firsts[1:], strict=False)
+        if document.sequence is not None and end - first == 1
+    ]
+    best: dict[tuple[str, int], int] = {}
+    for sequence, place, passage in whole:
+        best[sequence, place] = max(best.get((sequence, place), 0), int(shares[passage]))
+    raised = shares.copy()
+    for sequence, place, passage in whole:
+        near = far = 0
+        for step in (-1, 1):
+            beside = best.get((sequence, place + step))
+            if beside is not None:
+                near += beside
+                far += best.get((sequence, place + 2 * step), 0)
+        raised[passage] += (permille * near + permille // 2 * far) // ALL
+    return ALL * raised // int(raised.max())
+
+
+def _raised_by_home(
+    shares: NDArray[np.int64], rows: _PassageRow, homes: Sequence[str], file_share: int | None
+) -> NDArray[np.int64]:
+    """Return the relevance of passages, raised by their homes; 0 stays 0."""
     numbers = {home: number for number, home in enumerate(dict.fromkeys(homes))}
-    home_of = np.array([numbers[home] for home in homes])
-    best = np.zeros(len(numbers), np.int64)
-    np.maximum.at(best, home_of, np.maximum.reduceat(shares, rows.firsts[:-1]))
-    raised = (_OWN * shares + _HOME * best[home_of[rows.documents]]) // ALL
+    home_of = np.array([numbers[home] for home in homes])[rows.documents]
+    if file_share is None:
+        tops = np.zeros(len(numbers), np.int64)
+        np.maximum.at(tops, home_of, shares)
+        share = _HOME
+    else:
+        tops, share = np.minimum(ALL, _three_best(shares, home_of, len(numbers)) // 2), file_share
+    raised = ((ALL - share) * shares + share * tops[home_of]) // ALL
     return np.where(shares > 0, raised, 0)
+
+
+def _three_best(shares: NDArray[np.int64], home_of: NDArray[np.int64], homes: int) -> NDArray[np.int64]:
+    """Return the sum of the three greatest relevances of each home."""
+    relevant = np.flatnonzero(shares)
+    ordered = relevant[np.lexsort((-shares[relevant], home_of[relevant]))]
+    of_homes = home_of[ordered]
+    ranks = np.arange(len(ordered)) - np.searchsorted(of_homes, of_homes)
+    sums = np.zeros(homes, np.int64)
+    best = ranks < _HOME_PASSAGES
+    np.add.at(sums, of_homes[best], shares[ordered[best]])
+    return sums
 
 
 @process_wide(_LOGARITHMS_MAX)

@@ -9,6 +9,9 @@ single ASCII character or a stop word. ASCII letters become lower case. A part o
 final `s`, unless it ends in `ss`. A run of several parts has one more term: all parts joined. Terms are the
 same on every machine.
 
+A rule may use stems. Then a term of five or more ASCII letters loses the first of `ENDINGS` that it ends in
+and that leaves three letters.
+
 Texts are read in UTF-8, by tables over pairs of neighbouring bytes. So the time depends only on the length
 of a text.
 """
@@ -27,6 +30,8 @@ _STOP_WORDS = (
     "that the then there this to was we what when which will with you"
 )
 STOP_WORDS = frozenset(_STOP_WORDS.split(" "))
+ENDINGS = ("ing", "edly", "ed", "er", "est", "ly", "ies", "ied", "es", "s", "y", "e")
+"""The endings that a stem loses, in the order in which they are tried."""
 KEY_BYTES = 8
 """The number of bytes of a term that its key holds."""
 ENTRY = np.dtype(
@@ -52,7 +57,9 @@ _CAPITAL_PAIR = _CAPITAL << _CLASS_BITS | _CAPITAL
 _CAPITAL_SMALL = _CAPITAL << _CLASS_BITS | _SMALL
 _LOWER = bytes.maketrans(ascii_uppercase.encode(), ascii_lowercase.encode())
 _MASKS = np.array([(1 << 8 * size) - 1 for size in range(KEY_BYTES + 1)], np.uint64)
+_STOP_KEYS = np.array([int.from_bytes(word.encode(), "little") for word in sorted(STOP_WORDS)], np.uint64)
 _SHORTEST_PLURAL = 4
+_SHORTEST_STEMMED, _SHORTEST_STEM = 5, 3
 _S = ord("s")
 _NOT_ASCII = 0x80
 _LEAD_BITS = 0xC0
@@ -218,6 +225,36 @@ def _entries(
     entries["start"], entries["size"], entries["piece"] = starts, sizes, pieces
     entries["is_derived"] = is_derived
     return entries
+
+
+def stem_entries(entries: NDArray[np.void], plain: bytes) -> None:
+    """Change entries that refer to `plain` to the stems of their terms; stop words stay."""
+    signs = np.frombuffer(plain, np.uint8)
+    letters = _sums(((signs >= ord("a")) & (signs <= ord("z"))).view(np.uint8))
+    starts, sizes = entries["start"].astype(np.int64), entries["size"].astype(np.int64)
+    is_stop = ~entries["is_derived"] & (sizes <= KEY_BYTES) & np.isin(entries["key"], _STOP_KEYS)
+    is_open = (sizes >= _SHORTEST_STEMMED) & (letters[starts + sizes] - letters[starts] == sizes) & ~is_stop
+    for ending in ENDINGS:
+        places = np.flatnonzero(is_open & (sizes >= len(ending) + _SHORTEST_STEM))
+        ends = starts[places] + sizes[places]
+        has_ending = np.ones(len(places), np.bool_)
+        for back, sign in enumerate(reversed(ending.encode()), 1):
+            has_ending &= signs[ends - back] == sign
+        stemmed = places[has_ending]
+        is_open[stemmed] = False
+        entries["size"][stemmed] -= len(ending)
+        entries["is_derived"][stemmed] = True
+    entries["key"] &= _MASKS[np.minimum(entries["size"], KEY_BYTES)]
+
+
+def stem(term: str) -> str:
+    """Return the stem of a term."""
+    if len(term) < _SHORTEST_STEMMED or not (term.isascii() and term.isalpha()):
+        return term
+    for ending in ENDINGS:
+        if term.endswith(ending) and len(term) - len(ending) >= _SHORTEST_STEM:
+            return term[: -len(ending)]
+    return term
 
 
 def occurring_terms(text: str) -> list[str]:

@@ -136,10 +136,11 @@ class Task(Struct, Generic[P, T], frozen=True, kw_only=True):
     """The inputs that only this strategy reads; None if there are none."""
     count_contents: Callable[[Sequence[Prepared]], list[int]]
     """Counts contents with their source labels by `counter`, each distinct text once."""
-    terms_of_contents: Callable[[Sequence[Prepared], Sequence[int], Sequence[int]], list[ContentTerms]]
+    terms_of_contents: Callable[[Sequence[Prepared], Sequence[int], Sequence[int], bool], list[ContentTerms]]
     """Returns the terms of each content, in passages of at most these characters; 0: one passage.
 
-    The last numbers are the most characters of a line that is not cut.
+    The last numbers are the most characters of a line that is not cut. If the last argument is true, terms
+    are stems.
     """
     overlap_of: Callable[[Sequence[Prepared], int], Overlap]
     """Returns the overlaps of candidates in canonical order, by a threshold in thousandths."""

@@ -10,6 +10,7 @@ from msgspec import UNSET, Struct
 from pydantic import Field, field_validator, model_validator
 
 from apportion.core.events import MAX_INTEGER
+from apportion.core.query.rule import QueryRule
 from apportion.core.shrink import SHRINK_BY_KIND, ShrinkStrategy
 from apportion.core.strategy_api.policy import (
     AddedLater,
@@ -169,11 +170,20 @@ class QueryPolicy(PolicyTable):
 
     `weight` is the share of the query in the relevance of a candidate with a relevance of its own, in
     thousandths. A candidate of more than `passage_characters` is cut into passages; 0: never.
-    With `[prefix]`, no candidate is cut.
+    With `[prefix]`, no candidate is cut. The other keys are explained at `QueryRule`.
     """
 
     weight: Thousandths = 500
     passage_characters: Count = 2_400
+    drop_words: AddedLater[bool] = False
+    file_share: AddedLater[Thousandths | None] = None
+    stems: AddedLater[bool] = False
+    neighbours: AddedLater[Thousandths] = 0
+
+    @cached_property
+    def rule(self) -> QueryRule:
+        """The choices on how a query ranks."""
+        return QueryRule(self.drop_words, self.file_share, self.stems, self.neighbours)
 
     @field_validator("passage_characters")
     @classmethod

@@ -27,7 +27,7 @@ from apportion.core.strategy_api.strategy import set_costs
 from apportion.core.strategy_api.task import Prepared
 
 if TYPE_CHECKING:  # numpy, which requests without a query never need
-    from apportion.core.query.relevance import Relevances
+    from apportion.core.query.relevance import Document, Relevances
 
 MARKER_TOKENS = 8
 """The extra tokens that a passage is charged, for the markers of omitted lines."""
@@ -109,7 +109,7 @@ def compete(task: LanesTask, ranked: list[Artifact], lanes: Mapping[str, Lane]) 
         set_costs(offered, task.count_contents)
         return None
     contents = _contents(task, offered)
-    found = _relevances(offered, contents, terms)
+    found = _relevances(task.policy, offered, contents, terms)
     match = QueryMatch(found.terms, found.matched, found.passages)
     cut: dict[str, CutCandidate] = {}
     for artifact, content, shares in zip(offered, contents, found.by_document, strict=True):
@@ -168,7 +168,9 @@ def _contents(task: LanesTask, offered: Sequence[Artifact]) -> list[ContentTerms
         (0, 0) if whole or not characters else _sizes(task, artifact, characters, left_tokens)
         for artifact, whole in zip(offered, is_whole, strict=True)
     ]
-    return task.terms_of_contents(prepared, [most for most, _ in sizes], [line for _, line in sizes])
+    return task.terms_of_contents(
+        prepared, [most for most, _ in sizes], [line for _, line in sizes], policy.query.stems
+    )
 
 
 def _sizes(task: LanesTask, artifact: Artifact, characters: int, left_tokens: int) -> tuple[int, int]:
@@ -195,13 +197,23 @@ def _sizes(task: LanesTask, artifact: Artifact, characters: int, left_tokens: in
 
 
 def _relevances(
-    offered: Sequence[Artifact], contents: Sequence[ContentTerms], terms: Sequence[str]
+    policy: LanesPolicy, offered: Sequence[Artifact], contents: Sequence[ContentTerms], terms: Sequence[str]
 ) -> "Relevances":
-    from apportion.core.query.relevance import Document, relevances  # noqa: PLC0415 - loads numpy
+    from apportion.core.query.relevance import relevances  # noqa: PLC0415 - loads numpy
 
-    paths = [artifact.prepared.facts.path or "" for artifact in offered]
-    homes = [path or _NO_PATH + artifact.id for path, artifact in zip(paths, offered, strict=True)]
-    return relevances(terms, list(map(Document, contents, paths, homes)))
+    documents = list(map(_document, offered, contents))
+    return relevances(terms, documents, policy.query.rule)
+
+
+def _document(artifact: Artifact, content: ContentTerms) -> "Document":
+    from apportion.core.query.relevance import Document  # noqa: PLC0415 - loads numpy
+
+    facts = artifact.prepared.facts
+    path = facts.path or ""
+    home = path or _NO_PATH + artifact.id
+    if facts.chunk_index is UNSET:
+        return Document(content, path, home)
+    return Document(content, path, home, facts.source or path, facts.chunk_index)
 
 
 def _units(
