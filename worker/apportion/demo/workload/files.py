@@ -22,6 +22,7 @@ from apportion.core.arrays import NDArray, np
 from apportion.core.query.passages import ContentTerms, Passages
 from apportion.core.query.reading import read_contents
 from apportion.core.query.relevance import Document, relevances
+from apportion.core.query.rule import QueryRule, without_common
 from apportion.core.query.terms import ENTRY, KEY_BYTES, terms_of
 from apportion.demo.workload.documents import PROSE, decode, has_long_line, machine_made
 from apportion.demo.workload.folder import LeftOut, files_of
@@ -29,8 +30,9 @@ from apportion.demo.workload.paths import is_test
 
 _READ_MAX_BYTES = 8 << 20
 """A larger file is not read."""
+_RULE = QueryRule(drop_words=True, file_share=300)
 _PASSAGE_CHARACTERS = 2_400
-"""As in policy `search`; in a small event, a sixteenth of it."""
+"""As in policy `search`, as the rule; in a small event, a sixteenth of it."""
 _PASSAGE_MIN_CHARACTERS = 200
 _LINE_PASSAGE_CHARACTERS = 600
 """The largest passage of a long line. A line of code or data has no parts that are known."""
@@ -102,7 +104,7 @@ def from_files(folder: Path, query: str, *, file_bytes_max: int, bytes_max: int)
     The same files and query give the same bytes.
     """
     left_out: Counter[LeftOut] = Counter()
-    terms = terms_of(query)
+    terms = frozenset(without_common(terms_of(query)))
     characters = max(_PASSAGE_MIN_CHARACTERS, min(_PASSAGE_CHARACTERS, bytes_max // 16))
     files = _ranked(folder, terms, characters, left_out)
     chosen = _chosen(files, bytes_max - _ENVELOPE_BYTES - len(_encode(query)), file_bytes_max)
@@ -142,7 +144,7 @@ def _chosen(files: Sequence[_File], left_bytes: int, file_bytes_max: int) -> dic
 def _ranked(folder: Path, terms: frozenset[str], characters: int, left_out: Counter[LeftOut]) -> list[_File]:
     """Return the text files by their best passages, ties by path."""
     files = list(_read_all(folder.resolve(), terms, characters, left_out))
-    found = relevances(terms, [Document(file.terms, file.path, file.path) for file in files])
+    found = relevances(terms, [Document(file.terms, file.path, file.path) for file in files], _RULE)
     for file, shares in zip(files, found.by_document, strict=True):
         file.shares, file.best = shares, max(shares, default=0)
     return sorted(files, key=lambda file: (-file.best, file.path))
