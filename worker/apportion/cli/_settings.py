@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _GIVEN = "apportion.cli.given"
 _OWN_FLAGS = {"default_policy": "--policy", "schema_registry": "--registry"}
 """Flags of commands that override a setting, by the setting's name."""
+LOCAL_EVENT_MAX_BYTES = 16 << 20
 _PANEL = "Settings (every setting is a flag: see apportion config)"
 
 
@@ -59,6 +60,15 @@ def read_settings(ctx: typer.Context, **own: Any) -> "Settings":
     own = {name: value for name, value in own.items() if value is not None}
     named = {name: _OWN_FLAGS[name] for name in own}
     return load_settings(flags | own, given.get("config"), flag_names=named)
+
+
+def without_kafka(settings: "Settings") -> "Settings":
+    """Return the settings with a bound of 16 MiB for events, unless it is set: no topic bounds them."""
+    from apportion.settings import DEFAULT
+
+    if settings.origin("event_max_bytes") != DEFAULT:
+        return settings
+    return settings.model_copy(update={"event_max_bytes": LOCAL_EVENT_MAX_BYTES})
 
 
 @cache

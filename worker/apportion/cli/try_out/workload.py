@@ -59,14 +59,16 @@ def from_files(
         int, typer.Option(metavar="N", min=1, help="A larger file gives its best passages, up to this size.")
     ] = 262_144,
     max_bytes: Annotated[
-        int, typer.Option(metavar="N", min=4_096, help="Largest event; files with few words of the query go.")
+        int, typer.Option(metavar="N", min=4_096, help="Largest event, at most 16 MiB for `compose`.")
     ] = 1_000_000,
     out: _Out = None,
 ) -> None:
     """Make one request from the text files of a folder and a question.
 
-    Files that a .gitignore names are left out. Files are numbered, so that a decision holds no path; the text
-    of policy `search` names their paths. The number of files left out is printed to stderr.
+    The files with the best passages are taken whole while they fit, larger files by windows. Lock files,
+    minified, vendored and generated files come last. Pages and notebooks give their text. Files above 8 MiB
+    and files that a .gitignore names are left out. Files are numbered, so that a decision holds no path; the
+    text of policy `search` names their paths. The number of files left out is printed to stderr.
 
     Examples:
       apportion workload from-files . --query "Where is a lane's floor enforced?" |

@@ -68,7 +68,7 @@ def has_long_line(path: str, text: str) -> bool:
 
 
 class _HtmlText(HTMLParser):
-    """Collects the text of a page. A tag that is not inline begins a line, and a paragraph a blank line."""
+    """Collects the text of a page. Tags that are not inline break the line, and paragraphs twice."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -76,6 +76,9 @@ class _HtmlText(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: object) -> None:  # noqa: ARG002 - as the base class
         self.parts.append("" if _INLINE.fullmatch(tag) else "\n\n" if _PARAGRAPH.fullmatch(tag) else "\n")
+
+    def handle_endtag(self, tag: str) -> None:
+        self.handle_starttag(tag, ())
 
     def handle_data(self, data: str) -> None:
         if self.cdata_elem is None:  # neither a script nor a style
