@@ -25,16 +25,8 @@ def read_contents(
     if not contents:
         return []
     passages = list(map(passages_of, contents, passage_characters, line_characters or passage_characters))
-    # so each passage ends with an LF
-    texts = [content.encode() if content[-1] == "\n" else content.encode() + b"\n" for content in contents]
-    bounds, firsts = [0], [0]
-    for content, text, cut in zip(contents, texts, passages, strict=True):
-        begin = bounds[-1]
-        if len(cut) > 1:
-            bounds += [begin + offset for offset in _offsets_bytes(content, cut)[1:-1]]
-        bounds.append(begin + len(text))
-        firsts.append(len(bounds) - 1)
-    table = read_terms(b"".join(texts), bounds)
+    text, bounds, firsts = _text_of_all(contents, passages)
+    table = read_terms(text, bounds)
     if stems:
         stem_entries(table.parts, table.plain)
         stem_entries(table.joined, table.plain)
@@ -50,6 +42,20 @@ def read_contents(
             passages, pairwise(firsts), parts, joined, pairwise(ends), strict=True
         )
     ]
+
+
+def _text_of_all(contents: Sequence[str], passages: Sequence[Passages]) -> tuple[bytes, list[int], list[int]]:
+    """Return the joined contents in UTF-8, the bounds of passages, and the first of each content."""
+    # so each passage ends with an LF
+    texts = [content.encode() if content[-1] == "\n" else content.encode() + b"\n" for content in contents]
+    bounds, firsts = [0], [0]
+    for content, text, cut in zip(contents, texts, passages, strict=True):
+        begin = bounds[-1]
+        if len(cut) > 1:
+            bounds += [begin + offset for offset in _offsets_bytes(content, cut)[1:-1]]
+        bounds.append(begin + len(text))
+        firsts.append(len(bounds) - 1)
+    return b"".join(texts), bounds, firsts
 
 
 def _offsets_bytes(content: str, passages: Passages) -> Sequence[int]:
