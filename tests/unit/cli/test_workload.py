@@ -320,3 +320,11 @@ def test_a_folder_within_a_repository_is_read_by_the_ignore_files_above_it(
     made = apportion("workload", "from-files", "top/src", "--query", "job")
     assert [candidate["path"] for candidate in json.loads(made.out)["candidates"]] == ["a.py"]
     assert made.err == "apportion: files 1; left out: ignored by .gitignore 1\n"
+
+
+def test_a_request_has_as_many_candidates_as_an_event_may_have(tmp_path: Path) -> None:
+    for number in range(10_001):
+        (tmp_path / f"{number}.txt").write_text("job\n")
+    made = apportion("workload", "from-files", tmp_path, "--query", "job", "--max-bytes", "4000000")
+    assert len(json.loads(made.out)["candidates"]) == 10_000
+    assert made.err.startswith("apportion: the 10,000 of 10,001 files that fit the query best")

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 _GIVEN = "apportion.cli.given"
 _OWN_FLAGS = {"default_policy": "--policy", "schema_registry": "--registry"}
 """Flags of commands that override a setting, by the setting's name."""
-LOCAL_EVENT_MAX_BYTES = 16 << 20
 _PANEL = "Settings (every setting is a flag: see apportion config)"
 
 
@@ -68,7 +67,7 @@ def without_kafka(settings: "Settings") -> "Settings":
 
     if settings.origin("event_max_bytes") != DEFAULT:
         return settings
-    return settings.model_copy(update={"event_max_bytes": LOCAL_EVENT_MAX_BYTES})
+    return settings.model_copy(update={"event_max_bytes": 16 << 20})
 
 
 @cache

@@ -57,7 +57,7 @@ def from_files(
     query: Annotated[str, typer.Option(metavar="TEXT", help="The question that the context is for.")],
     max_file_bytes: Annotated[
         int, typer.Option(metavar="N", min=1, help="A larger file gives its best passages, up to this size.")
-    ] = 262_144,
+    ] = 32_768,
     max_bytes: Annotated[
         int, typer.Option(metavar="N", min=4_096, help="Largest event, at most 16 MiB for `compose`.")
     ] = 1_000_000,

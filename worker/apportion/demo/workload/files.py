@@ -19,6 +19,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from apportion.core.arrays import NDArray, np
+from apportion.core.bounds import Bounds
 from apportion.core.query.passages import ContentTerms, Passages
 from apportion.core.query.reading import read_contents
 from apportion.core.query.relevance import Document, relevances
@@ -127,6 +128,7 @@ def from_files(folder: Path, query: str, *, file_bytes_max: int, bytes_max: int)
 def _chosen(files: Sequence[_File], left_bytes: int, file_bytes_max: int) -> dict[str, list[_Candidate]]:
     """Return the candidates of the files that fit, by path; files that are not written by hand are last."""
     chosen: dict[str, list[_Candidate]] = {}
+    left_candidates = Bounds().candidates_max
     # no file takes more than a quarter before every relevant file had its turn
     turns = [(left_bytes // 4, 1), (left_bytes, 1), (left_bytes, 0)]
     for is_made, (most, best_min) in product((False, True), turns):
@@ -135,8 +137,10 @@ def _chosen(files: Sequence[_File], left_bytes: int, file_bytes_max: int) -> dic
             if bool(file.made) is not is_made or file.best < best_min or file.size == _sum(held):
                 continue
             room_bytes = left_bytes + _sum(held)
-            if candidates := _candidates(file, min(room_bytes, most, file_bytes_max)):
+            candidates = _candidates(file, min(room_bytes, most, file_bytes_max))
+            if candidates and len(candidates) <= left_candidates + len(held):
                 left_bytes = room_bytes - _sum(candidates)
+                left_candidates += len(held) - len(candidates)
                 chosen[file.path] = candidates
     return chosen
 
