@@ -299,7 +299,8 @@ def test_compose_accepts_large_events_unless_the_bound_is_set(
     folder.mkdir()
     for number in range(10):
         (folder / f"{number}.txt").write_text(f"job {number}\n\n" + f"filler {number}\n" * 16_000)
-    made = apportion("workload", "from-files", folder, "--query", "job", "--max-bytes", "3000000")
+    limits = ("--max-file-bytes", "300000", "--max-bytes", "3000000")
+    made = apportion("workload", "from-files", folder, "--query", "job", *limits)
     assert len(made.out) > 1 << 20
     composed = apportion("compose", "--policy", "search", stdin=made.out)
     assert (composed.exit_code, json.loads(composed.out)["status"]) == (0, "composed")
