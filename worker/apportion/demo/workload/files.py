@@ -45,6 +45,8 @@ _ID_BYTES = 14
 """The bytes that an id and a comma add to a candidate."""
 _NO_TERMS = ContentTerms(Passages((0, 0)), (), b"", b"")
 _BEFORE_BLANK = re.compile(r"\n(?=[ \t\r]*\n)")
+_WINDOW_MIN_BYTES = 256
+"""In less room, no file is read again for a window."""
 _NAMED_MAX = 3
 _encode = msgspec.json.Encoder().encode
 
@@ -219,7 +221,7 @@ def _has_most(file: _File, terms: frozenset[str]) -> bool:
 def _candidates(file: _File, room_bytes: int) -> list[_Candidate]:
     """Return a file as it fits: whole, else its best passages as windows in their order, else nothing."""
     fits = file.size <= room_bytes and not file.has_long_line
-    if not fits and not file.best:
+    if not fits and (not file.best or room_bytes < _WINDOW_MIN_BYTES):
         return []
     try:
         content = decode(file.source.read_bytes(), file.path)
