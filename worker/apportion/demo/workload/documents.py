@@ -25,7 +25,7 @@ _VENDORED = frozenset(
 )
 _GENERATED = re.compile(r"code generated|do not edit|@generated\b", re.IGNORECASE)
 _HEAD_CHARACTERS = 1_000
-_LONG_LINE = re.compile(r"[^\n]{1000}")
+_LONG_LINE_CHARACTERS = 1_000
 _OUTPUT_MAX_CHARACTERS = 1_000
 """The longest output of a notebook's cell that is part of its text."""
 _INLINE = re.compile("a|abbr|b|cite|code|em|font|i|img|kbd|mark|small|span|strong|sub|sup|tt|u|var")
@@ -64,7 +64,8 @@ def machine_made(path: str, text: str) -> str | None:
 def has_long_line(path: str, text: str) -> bool:
     """Return whether a file has a line of 1,000 characters or more, and is no prose, page or notebook."""
     written = PROSE | _HTML | {_NOTEBOOK}
-    return PurePosixPath(path).suffix.lower() not in written and _LONG_LINE.search(text) is not None
+    longest = max(map(len, text.split("\n")))
+    return longest >= _LONG_LINE_CHARACTERS and PurePosixPath(path).suffix.lower() not in written
 
 
 class _HtmlText(HTMLParser):
