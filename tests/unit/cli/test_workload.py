@@ -135,6 +135,8 @@ def test_skipped_files_of_a_folder_are_counted_by_reason(
     (folder / "large.txt").write_text("x" * 2_001)
     (folder / "wordless.txt").write_text("y" * 1_900)
     (folder / "link").symlink_to(folder / "large.txt")
+    with (folder / "huge.txt").open("wb") as huge:
+        huge.truncate((8 << 20) + 1)
     limits = ("--max-file-bytes", "2000", "--max-bytes", "4096")
     (folder / "job.txt").write_text("the job " * 200)
     made = apportion("workload", "from-files", folder, "--query", "job", *limits)
@@ -143,9 +145,167 @@ def test_skipped_files_of_a_folder_are_counted_by_reason(
     ]
     assert made.err == (
         "apportion: the 4 of 5 files that fit the query best (--max-bytes); left out: "
-        "ignored by .gitignore 2, symbolic links 1, not UTF-8 text 2, empty 1, above --max-file-bytes 1\n"
+        "ignored by .gitignore 2, symbolic links 1, not text in UTF-8 or UTF-16 2, empty 1, above 8 MiB 1, "
+        "large or minified, without words of the query 1\n"
     )
     assert len(made.out) <= 4_096
+
+
+def candidates_of(folder: Path, query: str, *flags: str) -> list[dict[str, str]]:
+    """Return the candidates of a folder's request, with the ids that number them."""
+    made = apportion("workload", "from-files", folder, "--query", query, *flags)
+    assert made.exit_code == 0, made.err
+    candidates: list[dict[str, str]] = json.loads(made.out)["candidates"]
+    assert [candidate["id"] for candidate in candidates] == [f"{n:05}" for n in range(1, len(candidates) + 1)]
+    return candidates
+
+
+def test_a_question_without_latin_letters_chooses_the_file_that_answers(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("この行は天気の話です。\n" * 60)
+    (tmp_path / "z.md").write_text("返品の期限は十日です。\n" + "支払いの後に返品を申し込みます。\n" * 40)
+    found = candidates_of(tmp_path, "返品の期限はいつですか", "--max-bytes", "4300")
+    assert "十日" in next(candidate["content"] for candidate in found if candidate["path"] == "z.md")
+
+
+def test_no_file_takes_the_room_of_the_others(tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text("<p>Show how orders are refunded: see orders, refunded.</p>\n" * 40)
+    (tmp_path / "orders.swift").write_text(
+        "// Orders are refunded within ten days.\n" + "let padding = 1\n" * 100
+    )
+    for number in range(5):
+        (tmp_path / f"list{number}.txt").write_text(f"orders are refunded {number}\n")
+    found = candidates_of(tmp_path, "How are orders refunded?", "--max-bytes", "4096")
+    assert "within ten days" in "".join(candidate["content"] for candidate in found)
+    assert {candidate["path"] for candidate in found} >= {"index.html", "orders.swift", "list4.txt"}
+
+
+def test_a_large_file_gives_its_best_passages_with_their_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "project"
+    folder.mkdir()
+    lines = [f"static int filler_{number}(int a) {{ return a + {number}; }}" for number in range(9_000)]
+    lines[5_000] = "/* call mirror_image(1) to turn a picture around */"
+    (folder / "picture.h").write_text("\n".join(lines) + "\n")
+    (folder / "write.h").write_text("int write_picture(void);\n")
+    *windows, small = candidates_of(folder, "How do I turn a picture around?")
+    [window] = [window for window in windows if "mirror_image" in window["content"]]
+    first, last = map(int, window["source_label"].removeprefix("[lines ").removesuffix("]").split(" to "))
+    assert window["content"].splitlines() == lines[first - 1 : last]
+    assert (small["path"], "source_label" in small) == ("write.h", False)
+    made = apportion("workload", "from-files", folder, "--query", "How do I turn a picture around?")
+    assert made.err == "apportion: files 2, 1 of them in part; left out: none\n"
+    composed = apportion("compose", "--policy", "search", "--format", "text", stdin=made.out)
+    assert b"mirror_image" in composed.out
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-be", "utf-32"])
+def test_a_byte_order_mark_names_the_encoding(encoding: str, tmp_path: Path) -> None:
+    text = ("\ufeff" if encoding == "utf-16-be" else "") + "# Copies the ledger at night: ë\r\n"
+    (tmp_path / "backup.ps1").write_bytes(text.encode(encoding))
+    [found] = candidates_of(tmp_path, "When is the ledger copied?")
+    assert found["content"] == "# Copies the ledger at night: ë\r\n"
+
+
+def test_a_notebook_gives_its_cells_and_a_page_its_text(tmp_path: Path) -> None:
+    cells = [
+        {"cell_type": "markdown", "source": ["# Masks\n", "Scores are masked."]},
+        {
+            "cell_type": "code",
+            "source": ["def mask(scores):\n", "    return scores"],
+            "outputs": [
+                {"output_type": "stream", "text": ["done\n"]},
+                {"output_type": "display_data", "data": {"image/png": "iVBOR", "text/plain": ["<Figure>"]}},
+                {"output_type": "stream", "text": ["long " * 1_000]},
+            ],
+        },
+    ]
+    (tmp_path / "masks.ipynb").write_text(json.dumps({"cells": cells, "metadata": {}, "nbformat": 4}))
+    (tmp_path / "page.html").write_text(
+        "<html><head><title>Masks</title><script>var scores = 1 < 2</script></head>"
+        "<body><h1>How &amp; why</h1><p>Scores are <b>masked</b>.<pre>a\n  b</pre>end</body></html>"
+    )
+    (tmp_path / "broken.ipynb").write_text('{"cells": 3}')
+    (tmp_path / "odd.html").write_text("<![x[ ]]>")
+    broken, notebook, odd, page = candidates_of(tmp_path, "How are scores masked?")
+    assert (broken["content"], odd["content"]) == ('{"cells": 3}', "<![x[ ]]>")
+    assert notebook["content"] == (
+        "# Masks\nScores are masked.\n\ndef mask(scores):\n    return scores\n\ndone\n\n\n<Figure>\n"
+    )
+    assert page["content"] == "Masks\n\n\nHow & why\n\n\nScores are masked.\n\na\n  b\n\nend\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("package-lock.json", "{}"),
+        ("app.min.js", "pay()"),
+        ("app.js.map", "{}"),
+        ("web/node_modules/pay/index.js", "pay()"),
+        ("pay.pb.go", "// Code generated by protoc. DO NOT EDIT.\n"),
+        ("data.js", "a" * 1_000),
+        ("api/client.ts", "pay()"),
+    ],
+)
+def test_files_that_are_not_written_by_hand_come_last_and_are_named(
+    path: str, text: str, tmp_path: Path
+) -> None:
+    (tmp_path / ".gitattributes").write_text("api/*.ts linguist-generated\napi/own.ts -linguist-generated\n")
+    file = tmp_path / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"{text}\npay an order\n")
+    (tmp_path / "api").mkdir(exist_ok=True)
+    (tmp_path / "api" / "own.ts").write_text("pay order\n")
+    flags = ("--query", "pay an order", "--max-bytes")
+    every = json.loads(apportion("workload", "from-files", tmp_path, *flags, "9000").out)["candidates"]
+    lanes = {candidate["path"]: candidate["lane"] for candidate in every}
+    assert (lanes[path], lanes["api/own.ts"]) == ("data", "code")
+    for number in range(50):  # their last bytes are fewer than any file of the list takes
+        (tmp_path / "api" / f"{number:02}.tsx").write_text("pay order\n")
+    made = apportion("workload", "from-files", tmp_path, *flags, "4096")
+    assert path not in {candidate["path"] for candidate in json.loads(made.out)["candidates"]}
+    assert f"left out with most words of the query: {path} (" in made.err
+
+
+def test_a_long_line_gives_small_windows(tmp_path: Path) -> None:
+    functions = [f"function rejoin{number}(a){{return leave{number}(a)}}" for number in range(400)]
+    (tmp_path / "app.js").write_text("/* one */\n\n" + "".join(functions) + "\n\nlast()\n")
+    found = candidates_of(tmp_path, "rejoin333")
+    assert [len(candidate["content"]) <= 600 for candidate in found] == [True] * len(found)
+    assert {candidate["source_label"] for candidate in found} == {"[part of lines 3 to 3]"}
+    assert any("rejoin333" in candidate["content"] for candidate in found)
+
+
+def test_a_history_offers_no_minified_files(repository: Path) -> None:
+    (repository / "app.min.js").write_text("".join(f"function join{n}(a){{return a}}" for n in range(200)))
+    (repository / "app.js").write_text("export function join7(a) {\n  return a\n}\n")
+    git(repository, "add", ".")
+    git(repository, "commit", "--quiet", "--message=Add join")
+    (repository / "app.min.js").write_text("function join7(a){return join8(a)}")
+    (repository / "app.js").write_text("export function join7(a) {\n  return join8(a)\n}\n")
+    git(repository, "commit", "--quiet", "--all", "--message=Call join8")
+    events = apportion("workload", "from-git", repository, "--max-requests", "4").out.splitlines()
+    paths = {candidate.get("path") for event in events for candidate in json.loads(event)["candidates"]}
+    assert "app.js" in paths
+    assert "app.min.js" not in paths
+
+
+def test_compose_accepts_large_events_unless_the_bound_is_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "project"
+    folder.mkdir()
+    for number in range(10):
+        (folder / f"{number}.txt").write_text(f"job {number}\n\n" + f"filler {number}\n" * 16_000)
+    limits = ("--max-file-bytes", "300000", "--max-bytes", "3000000")
+    made = apportion("workload", "from-files", folder, "--query", "job", *limits)
+    assert len(made.out) > 1 << 20
+    composed = apportion("compose", "--policy", "search", stdin=made.out)
+    assert (composed.exit_code, json.loads(composed.out)["status"]) == (0, "composed")
+    refused = apportion("compose", "--policy", "search", "--event-max-bytes", "1048576", stdin=made.out)
+    assert (refused.exit_code, "too_large" in refused.err) == (3, True)
 
 
 def test_a_folder_within_a_repository_is_read_by_the_ignore_files_above_it(
@@ -161,3 +321,11 @@ def test_a_folder_within_a_repository_is_read_by_the_ignore_files_above_it(
     made = apportion("workload", "from-files", "top/src", "--query", "job")
     assert [candidate["path"] for candidate in json.loads(made.out)["candidates"]] == ["a.py"]
     assert made.err == "apportion: files 1; left out: ignored by .gitignore 1\n"
+
+
+def test_a_request_has_as_many_candidates_as_an_event_may_have(tmp_path: Path) -> None:
+    for number in range(10_001):
+        (tmp_path / f"{number}.txt").write_text("job\n")
+    made = apportion("workload", "from-files", tmp_path, "--query", "job", "--max-bytes", "4000000")
+    assert len(json.loads(made.out)["candidates"]) == 10_000
+    assert made.err.startswith("apportion: the 10,000 of 10,001 files that fit the query best")

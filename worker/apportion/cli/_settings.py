@@ -61,6 +61,15 @@ def read_settings(ctx: typer.Context, **own: Any) -> "Settings":
     return load_settings(flags | own, given.get("config"), flag_names=named)
 
 
+def without_kafka(settings: "Settings") -> "Settings":
+    """Return the settings with a bound of 16 MiB for events, unless it is set: no topic bounds them."""
+    from apportion.settings import DEFAULT
+
+    if settings.origin("event_max_bytes") != DEFAULT:
+        return settings
+    return settings.model_copy(update={"event_max_bytes": 16 << 20})
+
+
 @cache
 def _make_flags(shown: tuple[str, ...], *, explained: bool) -> list[Any]:
     """Return the flags, made by Typer from a signature; help texts are slow to read: only if `explained`."""

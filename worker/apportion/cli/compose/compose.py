@@ -12,7 +12,7 @@ import typer
 from apportion.cli import CommandError, ExitCode, note
 from apportion.cli._files import EventsFile, open_events, require_distinct, require_free, write_json
 from apportion.cli._lines import EVENTS, lines_of, watched
-from apportion.cli._settings import read_settings, with_settings
+from apportion.cli._settings import read_settings, with_settings, without_kafka
 from apportion.cli._table import print_shown
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ def compose(  # noqa: PLR0913 - a command takes its flags by name
     Reads requests, artifacts and retractions from a file or stdin, in their order. Sessions start empty and
     continue from line to line. Exits with 3 if there are dead letters. Exits with 1 if a file fails (such as
     a full disk), if an answer cannot be expressed in the format, or if the reader of its output has ended.
+    An event may have 16 MiB, and then takes about 650 MB of memory; --event-max-bytes sets another bound.
 
     Examples:
       apportion compose events.jsonl --decisions decisions.jsonl > composed.jsonl
@@ -66,7 +67,7 @@ def compose(  # noqa: PLR0913 - a command takes its flags by name
       apportion workload recorded |
         APPORTION_FINGERPRINT_SECRET=a-first-try-only apportion compose --explain > /dev/null
     """
-    settings = read_settings(ctx, default_policy=policy)
+    settings = without_kafka(read_settings(ctx, default_policy=policy))
     require_distinct(file, decisions, dead_letters)
     require_free(decisions, "--decisions", force=force)
     require_free(dead_letters, "--dead-letters", force=force)

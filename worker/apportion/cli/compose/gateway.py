@@ -8,7 +8,7 @@ import typer
 
 from apportion.cli import note
 from apportion.cli._files import require_distinct, require_free
-from apportion.cli._settings import read_settings, with_settings
+from apportion.cli._settings import read_settings, with_settings, without_kafka
 
 if TYPE_CHECKING:
     from apportion.doors.gateway.backend import Backend
@@ -47,7 +47,8 @@ def gateway(
     """Serve HTTP until SIGTERM or Ctrl-C: POST /v1/compose, and more in /openapi.json.
 
     A call is published to the topic of requests, and gets the worker's answer. Calls in flight are answered
-    within 8 s of SIGTERM. Without gateway_tokens_file, only this machine is served.
+    within 8 s of SIGTERM. Without gateway_tokens_file, only this machine is served. With --local, an event
+    may have 16 MiB, and then takes about 650 MB of memory; --event-max-bytes sets another bound.
 
     Examples:
       apportion gateway --brokers kafka-1:9092 --gateway-tokens-file tokens.toml --gateway-host 0.0.0.0
@@ -64,6 +65,7 @@ def gateway(
     with ExitStack() as stack:
         files = [stack.enter_context(path.open("wb")) if path else None for path in (events, decisions)]
         if local:
+            settings = without_kafka(settings)
             from apportion.doors.gateway.local_backend import LocalBackend
 
             backend: AbstractAsyncContextManager[Backend] = nullcontext(LocalBackend(settings, *files))

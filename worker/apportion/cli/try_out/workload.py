@@ -56,24 +56,28 @@ def from_files(
     *,
     query: Annotated[str, typer.Option(metavar="TEXT", help="The question that the context is for.")],
     max_file_bytes: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Leave out files of more bytes.")
-    ] = 262_144,
+        int, typer.Option(metavar="N", min=1, help="A larger file gives its best passages, up to this size.")
+    ] = 32_768,
     max_bytes: Annotated[
-        int, typer.Option(metavar="N", min=4_096, help="Largest event; files with few words of the query go.")
+        int, typer.Option(metavar="N", min=4_096, help="Largest event, at most 16 MiB for `compose`.")
     ] = 1_000_000,
     out: _Out = None,
 ) -> None:
     """Make one request from the text files of a folder and a question.
 
-    Files that a .gitignore names are left out. Files are numbered, so that a decision holds no path; the text
-    of policy `search` names their paths. The number of files left out is printed to stderr.
+    The files with the best passages are taken whole while they fit, larger files by windows. Lock files,
+    minified, vendored and generated files come last. Pages and notebooks give their text. Files above 8 MiB
+    and files that a .gitignore names are left out. Files are numbered, so that a decision holds no path; the
+    text of policy `search` names their paths. The number of files left out is printed to stderr.
 
     Examples:
       apportion workload from-files . --query "Where is a lane's floor enforced?" |
         apportion compose --policy search --format text
     """
     with needing_extra("code"):
-        from apportion.demo.workload.files import LeftOut, from_files
+        from apportion.demo.workload.files import from_files
+        from apportion.demo.workload.folder import LeftOut
+    from apportion.printable import printable
 
     os.scandir(folder).close()  # as in `from_git`
 
@@ -83,7 +87,11 @@ def from_files(
     files = f"files {made.files:,}"
     if unfit := made.left_out.get(LeftOut.NO_ROOM, 0):
         files = f"the {made.files:,} of {made.files + unfit:,} files that fit the query best (--max-bytes)"
+    if made.parts:
+        files += f", {made.parts:,} of them in part"
     note(f"{files}; left out: {left_out or 'none'}")
+    if made.named:
+        note(f"left out with most words of the query: {', '.join(map(printable, made.named))}")
     _write([made.event], None, out)
 
 

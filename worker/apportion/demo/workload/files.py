@@ -1,55 +1,64 @@
 """One request from the text files of a folder and a query, for policies such as `search`.
 
-`.git`, files that a `.gitignore` names, links, binary files and files that are too large are left out. If the
-rest is too large for one event, files with rare words of the query are preferred.
+Files are ranked by the passages that the query's own rule finds in them, and taken whole in this order while
+they fit. A large file, and a file that does not fit, gives its best passages as windows. Files that are not
+written by hand come last, in lane `data`.
 """
 
 import hashlib
-import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from enum import StrEnum
-from itertools import chain
+from itertools import chain, product
 from operator import attrgetter
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
-from pathspec import GitIgnoreSpec
 
+from apportion.core.arrays import NDArray, np
+from apportion.core.bounds import Bounds
+from apportion.core.query.passages import ContentTerms, Passages
+from apportion.core.query.reading import read_contents
+from apportion.core.query.relevance import Document, relevances
+from apportion.core.query.rule import QueryRule, without_common
+from apportion.core.query.terms import ENTRY, KEY_BYTES, terms_of
+from apportion.demo.workload.documents import PROSE, decode, has_long_line, machine_made
+from apportion.demo.workload.folder import LeftOut, files_of
 from apportion.demo.workload.paths import is_test
 
-_WORD = re.compile(r"[A-Za-z0-9]{3,}")
-_DOCS = frozenset({".adoc", ".md", ".org", ".rst", ".tex", ".txt"})
+_READ_MAX_BYTES = 8 << 20
+"""A larger file is not read."""
+_RULE = QueryRule(drop_words=True, file_share=300)
+_PASSAGE_CHARACTERS = 2_400
+"""As in policy `search`, as the rule; in a small event, a sixteenth of it."""
+_PASSAGE_MIN_CHARACTERS = 200
+_LINE_PASSAGE_CHARACTERS = 600
+"""The largest passage of a long line. A line of code or data has no parts that are known."""
+_BATCH_CHARACTERS = 1 << 20
 _DATA = frozenset({".csv", ".json", ".jsonl", ".lock", ".svg", ".toml", ".tsv", ".xml", ".yaml", ".yml"})
 _ENVELOPE_BYTES = 1_024
 """The largest size of the event without its candidates and its query."""
-_ID_BYTES = 6
+_ID_BYTES = 14
 """The bytes that an id and a comma add to a candidate."""
+_NO_TERMS = ContentTerms(Passages((0, 0)), (), b"", b"")
+_BEFORE_BLANK = re.compile(r"\n(?=[ \t\r]*\n)")
+_WINDOW_MIN_BYTES = 256
+"""In less room, no file is read again for a window."""
+_NAMED_MAX = 3
 _encode = msgspec.json.Encoder().encode
 
 
-class LeftOut(StrEnum):
-    """The reason why a file is not in the request."""
-
-    IGNORED = "ignored by .gitignore"
-    LINK = "symbolic links"
-    BINARY = "not UTF-8 text"
-    EMPTY = "empty"
-    UNREADABLE = "unreadable"
-    TOO_LARGE = "above --max-file-bytes"
-    NO_ROOM = "beyond --max-bytes"
-
-
-class _Candidate(Struct, frozen=True):
+class _Candidate(Struct, frozen=True, omit_defaults=True):
     path: str
     kind: str
     lane: str
     content: str
     id: str = ""
+    chunk_index: int | UnsetType = UNSET
+    source_label: str | UnsetType = UNSET
 
 
 class _FolderEvent(Struct, frozen=True, tag_field="type", tag="context-request"):
@@ -61,11 +70,34 @@ class _FolderEvent(Struct, frozen=True, tag_field="type", tag="context-request")
 
 
 class FolderRequest(Struct, frozen=True):
-    """The request as one line of JSON, the number of its files, and the files left out, counted by reason."""
+    """The request as one line of JSON, and the number of its files; of `parts` of them only windows.
+
+    `left_out` counts the other files by reason. `named` are files among them that are not written by hand and
+    have most words of the query, each with its kind.
+    """
 
     event: bytes
     files: int
+    parts: int
     left_out: dict[LeftOut, int]
+    named: list[str]
+
+
+class _File(Struct):
+    """A file that was read. Its content is read again if it is chosen."""
+
+    path: str
+    source: Path
+    modified_s: int
+    made: str | None
+    has_long_line: bool
+    size: int
+    """The size in bytes of the candidate that is the whole file."""
+    terms: ContentTerms
+    """The terms of its passages that begin as terms of the query do."""
+    shares: Sequence[int] = ()
+    """The relevance of each passage in thousandths; empty if no passage is relevant."""
+    best: int = 0
 
 
 def from_files(folder: Path, query: str, *, file_bytes_max: int, bytes_max: int) -> FolderRequest:
@@ -75,113 +107,170 @@ def from_files(folder: Path, query: str, *, file_bytes_max: int, bytes_max: int)
     The same files and query give the same bytes.
     """
     left_out: Counter[LeftOut] = Counter()
-    modified_s = dict(_text_files(folder, file_bytes_max, left_out))
-    kept: list[_Candidate] = []
-    newest_s, left_bytes = 0, bytes_max - _ENVELOPE_BYTES - len(_encode(query))
-    for candidate in _by_words(modified_s, query):
-        size = len(_encode(candidate)) + _ID_BYTES
-        if size > left_bytes:
-            left_out[LeftOut.NO_ROOM] += 1
-            continue
-        left_bytes -= size
-        kept.append(candidate)
-        newest_s = max(newest_s, modified_s[candidate])
-    kept.sort(key=attrgetter("path"))
+    terms = frozenset(without_common(terms_of(query)))
+    characters = max(_PASSAGE_MIN_CHARACTERS, min(_PASSAGE_CHARACTERS, bytes_max // 16))
+    files = _ranked(folder, terms, characters, left_out)
+    chosen = _chosen(files, bytes_max - _ENVELOPE_BYTES - len(_encode(query)), file_bytes_max)
+    kept = sorted(chain.from_iterable(chosen.values()), key=attrgetter("path", "chunk_index"))
     candidates = tuple([replace(candidate, id=f"{number:05}") for number, candidate in enumerate(kept, 1)])
     name = hashlib.sha256(_encode((query, candidates))).hexdigest()[:16]
+    newest_s = max([file.modified_s for file in files if file.path in chosen], default=0)
     requested_at = datetime.fromtimestamp(newest_s, UTC).isoformat()
     event = _encode(_FolderEvent(f"files-{name}", "files", requested_at, query, candidates))
+    absent = [file for file in files if file.path not in chosen]
+    for file in absent:
+        is_part = not file.best and (file.has_long_line or file.size > file_bytes_max)
+        left_out[LeftOut.NO_WORDS if is_part else LeftOut.NO_ROOM] += 1
     counts = {reason: left_out[reason] for reason in LeftOut if left_out[reason]}
-    return FolderRequest(event, len(candidates), counts)
+    named = [f"{file.path} ({file.made})" for file in absent if file.made and _has_most(file, terms)]
+    parts = sum(candidates[0].chunk_index is not UNSET for candidates in chosen.values())
+    return FolderRequest(event, len(chosen), parts, counts, named[:_NAMED_MAX])
 
 
-def _by_words(files: Collection[_Candidate], query: str) -> list[_Candidate]:
-    """Return the files by the query's words in them, weighted by their rarity; ties by path."""
-    words = {word.lower() for word in _WORD.findall(query)}
-    found: dict[str, list[str]] = {}
-    for file in files:
-        text = f"{file.path}\n{file.content}".lower()
-        found[file.path] = [word for word in words if word in text]
-    counts = Counter(chain.from_iterable(found.values()))
-    weights = {path: sum(len(files) // counts[word] for word in own) for path, own in found.items()}
-    return sorted(files, key=lambda file: (-weights[file.path], file.path))
+def _chosen(files: Sequence[_File], left_bytes: int, file_bytes_max: int) -> dict[str, list[_Candidate]]:
+    """Return the candidates of the files that fit, by path; files that are not written by hand are last."""
+    chosen: dict[str, list[_Candidate]] = {}
+    left_candidates = Bounds().candidates_max
+    # no file takes more than a quarter before every relevant file had its turn
+    turns = [(left_bytes // 4, 1), (left_bytes, 1), (left_bytes, 0)]
+    for is_made, (most, best_min) in product((False, True), turns):
+        for file in files:
+            held = chosen.get(file.path, [])
+            if bool(file.made) is not is_made or file.best < best_min or file.size == _sum(held):
+                continue
+            room_bytes = left_bytes + _sum(held)
+            candidates = _candidates(file, min(room_bytes, most, file_bytes_max))
+            if candidates and len(candidates) <= left_candidates + len(held):
+                left_bytes = room_bytes - _sum(candidates)
+                left_candidates += len(held) - len(candidates)
+                chosen[file.path] = candidates
+    return chosen
+
+
+def _ranked(folder: Path, terms: frozenset[str], characters: int, left_out: Counter[LeftOut]) -> list[_File]:
+    """Return the text files by their best passages, ties by path."""
+    files = list(_read_all(folder.resolve(), terms, characters, left_out))
+    found = relevances(terms, [Document(file.terms, file.path, file.path) for file in files], _RULE)
+    for file, shares in zip(files, found.by_document, strict=True):
+        file.shares, file.best = shares, max(shares, default=0)
+    return sorted(files, key=lambda file: (-file.best, file.path))
+
+
+def _read_all(
+    folder: Path, terms: frozenset[str], characters: int, left_out: Counter[LeftOut]
+) -> Iterator[_File]:
+    """Yield the text files of a folder, read in batches: reading takes ten times a text's size in memory."""
+    begins = sorted({int.from_bytes(term.encode()[:KEY_BYTES], "little") for term in terms})
+    keys = np.array(begins, np.uint64)
+    batch: list[tuple[_File, str]] = []
+    held = 0
+    for source, is_generated in files_of(folder, left_out):
+        path = source.relative_to(folder).as_posix()
+        reason = LeftOut.BINARY
+        try:
+            facts = source.stat()
+            if facts.st_size > _READ_MAX_BYTES:
+                reason = LeftOut.TOO_LARGE
+            elif not (content := decode(source.read_bytes(), path)):
+                reason = LeftOut.EMPTY
+            elif "\0" not in content:
+                made = machine_made(path, content) or ("generated" if is_generated else None)
+                size = _size(_candidate(path, made, content))
+                is_long = has_long_line(path, content)
+                file = _File(path, source, int(facts.st_mtime), made, is_long, size, _NO_TERMS)
+                batch.append((file, content))
+                held += len(content)
+                if held > _BATCH_CHARACTERS:
+                    yield from _with_terms(batch, characters, keys)
+                    batch, held = [], 0
+                continue
+        except UnicodeDecodeError:
+            pass
+        except OSError:
+            reason = LeftOut.UNREADABLE
+        left_out[reason] += 1
+    yield from _with_terms(batch, characters, keys)
+
+
+def _with_terms(
+    batch: Sequence[tuple[_File, str]], characters: int, keys: NDArray[np.uint64]
+) -> Iterator[_File]:
+    """Yield files with those of their terms that have these keys: memory grows with matches, not texts."""
+    short = min(characters, _LINE_PASSAGE_CHARACTERS)
+    contents = [_cuttable(file, content) for file, content in batch]
+    sizes = [short if file.has_long_line else characters for file, _ in batch]
+    for (file, _), terms in zip(batch, read_contents(contents, sizes), strict=True):
+        entries = np.frombuffer(terms.entries, ENTRY)
+        entries = entries[np.isin(np.ascontiguousarray(entries["key"]), keys)]
+        words = [terms.plain[start : start + size] for start, size in entries[["start", "size"]].tolist()]
+        entries["start"] = np.cumsum(entries["size"]) - entries["size"]
+        file.terms = ContentTerms(terms.passages, terms.runs, entries.tobytes(), b"".join(words))
+        yield file
+
+
+def _cuttable(file: _File, content: str) -> str:
+    """Return a content whose long lines `passages_of` cuts: form feeds in blank lines make them no blanks."""
+    return _BEFORE_BLANK.sub("\n\f", content) if file.has_long_line else content
+
+
+def _has_most(file: _File, terms: frozenset[str]) -> bool:
+    """Return whether a file has most terms of the query; terms of equal first eight bytes count once."""
+    return 2 * len(set(np.frombuffer(file.terms.entries, ENTRY)["key"].tolist())) > len(terms)
+
+
+def _candidates(file: _File, room_bytes: int) -> list[_Candidate]:
+    """Return a file as it fits: whole, else its best passages as windows in their order, else nothing."""
+    fits = file.size <= room_bytes and not file.has_long_line
+    if not fits and (not file.best or room_bytes < _WINDOW_MIN_BYTES):
+        return []
+    try:
+        content = decode(file.source.read_bytes(), file.path)
+    except (OSError, UnicodeDecodeError):
+        return []
+    whole = _candidate(file.path, file.made, content)
+    return [whole] if fits else _windows(file, whole, room_bytes)
+
+
+def _windows(file: _File, whole: _Candidate, room_bytes: int) -> list[_Candidate]:
+    """Return the best passages of a file that fit; neighbours are joined, unless lines may be cut."""
+    content, offsets = _cuttable(file, whole.content), file.terms.passages.offsets
+    lines = file.terms.passages.lines(content)
+    part = "part of " if file.has_long_line else ""
+
+    def window(first: int, last: int) -> _Candidate:
+        text = content[offsets[first] : offsets[last + 1]]
+        text = text.replace("\f", "") if part else text
+        end = max(lines[last + 1], lines[first] + 1)  # a part of a line has no end of one
+        label = f"[{part}lines {lines[first] + 1} to {end}]"
+        return replace(whole, content=text, chunk_index=first, source_label=label)
+
+    ranges: list[tuple[int, int]] = []
+    chosen = set()
+    for number in sorted(range(len(file.shares)), key=lambda number: -file.shares[number]):
+        room_bytes -= _size(window(number, number))
+        if room_bytes < 0 or not file.shares[number]:
+            break
+        chosen.add(number)
+    for number in sorted(chosen):
+        joins = not part and number - 1 in chosen
+        ranges.append((ranges.pop()[0] if joins else number, number))
+    return [window(first, last) for first, last in ranges]
+
+
+def _candidate(path: str, made: str | None, content: str) -> _Candidate:
+    return _Candidate(path, "semantic_match", "data" if made else _lane(path), content)
+
+
+def _size(candidate: _Candidate) -> int:
+    return len(_encode(candidate)) + _ID_BYTES
+
+
+def _sum(candidates: Sequence[_Candidate]) -> int:
+    return sum(map(_size, candidates))
 
 
 def _lane(path: str) -> str:
     ending = Path(path).suffix.lower()
     if is_test(path):
         return "tests"
-    return "docs" if ending in _DOCS else "data" if ending in _DATA else "code"
-
-
-def _text_files(folder: Path, bytes_max: int, left_out: Counter[LeftOut]) -> Iterator[tuple[_Candidate, int]]:
-    """Yield the text files of a folder, each with the time of its last change."""
-    folder = folder.resolve()
-    for file in _files(folder, _ignores_above(folder), left_out):
-        path = file.relative_to(folder).as_posix()
-        try:
-            facts = file.stat()
-            if facts.st_size > bytes_max:
-                left_out[LeftOut.TOO_LARGE] += 1
-                continue
-            content = file.read_bytes().decode()
-        except UnicodeDecodeError:
-            left_out[LeftOut.BINARY] += 1
-        except OSError:
-            left_out[LeftOut.UNREADABLE] += 1
-        else:
-            if "\0" in content:
-                left_out[LeftOut.BINARY] += 1
-            elif not content:
-                left_out[LeftOut.EMPTY] += 1
-            else:
-                yield _Candidate(path, "semantic_match", _lane(path), content), int(facts.st_mtime)
-
-
-def _files(
-    folder: Path, above: Sequence[tuple[Path, GitIgnoreSpec]], left_out: Counter[LeftOut]
-) -> Iterator[Path]:
-    """Yield the files below a folder by name. The nearest `.gitignore` with a rule for a file decides."""
-    specs = [*above, *_ignore_in(folder)]
-    try:
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-    except OSError:
-        left_out[LeftOut.UNREADABLE] += 1
-        return
-    for entry in entries:
-        path = Path(entry.path)
-        is_folder = entry.is_dir(follow_symlinks=False)
-        if entry.name == ".git":
-            continue
-        if entry.is_symlink():
-            left_out[LeftOut.LINK] += 1
-        elif _is_ignored(path, specs, is_folder=is_folder):
-            left_out[LeftOut.IGNORED] += 1
-        elif is_folder:
-            yield from _files(path, specs, left_out)
-        elif entry.is_file(follow_symlinks=False):
-            yield path
-
-
-def _ignores_above(folder: Path) -> list[tuple[Path, GitIgnoreSpec]]:
-    """Return the `.gitignore` files above a folder, from the top of its repository down."""
-    tops = [parent for parent in (folder, *folder.parents) if (parent / ".git").exists()]
-    between = [parent for parent in folder.parents if tops and parent.is_relative_to(tops[0])]
-    return [found for parent in reversed(between) for found in _ignore_in(parent)]
-
-
-def _ignore_in(folder: Path) -> list[tuple[Path, GitIgnoreSpec]]:
-    try:
-        lines = (folder / ".gitignore").read_text("utf-8", "replace").splitlines()
-    except OSError:
-        return []
-    return [(folder, GitIgnoreSpec.from_lines(lines))]
-
-
-def _is_ignored(path: Path, specs: Sequence[tuple[Path, GitIgnoreSpec]], *, is_folder: bool) -> bool:
-    for folder, spec in reversed(specs):
-        name = path.relative_to(folder).as_posix()
-        include = spec.check_file(f"{name}/" if is_folder else name).include
-        if include is not None:
-            return include
-    return False
+    return "docs" if ending in PROSE else "data" if ending in _DATA else "code"

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from apportion.demo.workload import paths
+from apportion.demo.workload.documents import machine_made
 from apportion.demo.workload.repository import Repository
 from apportion.demo.workload.syntax import Definition, SourceOutline, outline
 from apportion.demo.workload.text import chunks, head, lines, words
@@ -57,7 +58,7 @@ class Index:
         self._tree = tree
 
     def put(self, path: str, oid: str | None) -> None:
-        """Save a blob as a file, or remove the file. A blob that is not text removes it."""
+        """Save a blob as a file, or remove the file. A blob that is not text, or not by hand, removes it."""
         if oid is not None and oid == self.oid(path):
             return
         if (old := self._profiles.pop(path, None)) is not None:
@@ -155,7 +156,9 @@ class Index:
 
     def _read_profile(self, path: str, oid: str) -> _Profile | None:
         text = self._text(oid)
-        return _Profile(oid, frozenset(map(sys.intern, words(text))), outline(path, text)) if text else None
+        if not text or machine_made(path, text):
+            return None
+        return _Profile(oid, frozenset(map(sys.intern, words(text))), outline(path, text))
 
     def _text(self, oid: str | None) -> str:
         return (self._repository.text(oid) or "")[:ANALYSED_MAX_CHARACTERS]

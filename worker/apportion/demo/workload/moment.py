@@ -7,6 +7,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import UnsetType
 
+from apportion.demo.workload.documents import machine_made
 from apportion.demo.workload.index import ANALYSED_MAX_CHARACTERS, Index
 from apportion.demo.workload.repository import FileChange, Repository
 from apportion.demo.workload.text import CHUNK_MAX_CHARACTERS, Hunk, chunks, hunks, identifiers, words
@@ -78,9 +79,11 @@ class MomentQuery:
 
 
 def is_edit(repository: Repository, change: FileChange) -> bool:
-    """Return whether both sides of a change are texts or absent, and differ."""
+    """Return whether both sides of a change are texts by hand or absent, and differ."""
     old, new = repository.text(change.old), repository.text(change.new)
-    return old is not None and new is not None and old != new
+    if old is None or new is None or old == new:
+        return False
+    return not any(machine_made(change.path, text) for text in (old, new))
 
 
 def edit(repository: Repository, change: FileChange) -> Edit:
