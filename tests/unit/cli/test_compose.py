@@ -208,7 +208,7 @@ def test_an_empty_line_is_an_empty_value_and_the_last_line_feed_ends_the_last_li
     assert ids(read(apportion("compose", stdin=one + two.rstrip()).out)) == ["r1", "r2"]
 
 
-@pytest.mark.parametrize("size", [MEBIBYTE + 1, 9 * MEBIBYTE + 7])
+@pytest.mark.parametrize("size", [16 * MEBIBYTE + 1, 19 * MEBIBYTE + 7])
 def test_a_line_that_is_too_large_leaves_its_beginning_its_size_and_its_digest(
     size: int, tmp_path: Path
 ) -> None:

@@ -122,8 +122,9 @@ class Settings(ClusterSettings):
     reply_headers: ReplyHeaders = ()
     """Headers of an event that its composed event, decision and dead letter copy, up to 16 of up to 256 bytes
     each: kafka_correlationId for Spring's ReplyingKafkaTemplate. Answers go to their own topics only."""
-    event_max_bytes: Annotated[int, Field(ge=1, le=4 << 20)] = _BOUNDS.event_max_bytes
-    """Largest event, in bytes. An event that exceeds this or one of the following bounds is a dead letter."""
+    event_max_bytes: Annotated[int, Field(ge=1, le=16 << 20)] = _BOUNDS.event_max_bytes
+    """Largest event, in bytes. An event that exceeds this or one of the following bounds is a dead letter.
+    More than 4 MiB need no Kafka: topics have at most that."""
     candidates_max: Positive = _BOUNDS.candidates_max
     """Largest number of candidates in a request."""
     messages_max: Positive = _BOUNDS.messages_max
