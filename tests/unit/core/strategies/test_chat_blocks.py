@@ -81,6 +81,23 @@ def test_a_repeated_result_is_left_out() -> None:
     assert fates(answered)["messages/2"] == "duplicate"
 
 
+def test_a_compaction_replaces_the_messages_before_it_and_is_always_sent() -> None:
+    compaction = says("assistant", [{"type": "compaction", "content": "We met."}])
+    chat = [says("user", "Hi"), compaction, says("user", "Keep"), compaction, says("user", "long " * 90)]
+    messages = {"messages": chat, "pinned": [2], "new_message": "new"}
+    answered = answer(asked(conversation=messages), repairing(60))
+    assert ids(answered) == ["messages/2", "messages/3", "new_message"]
+    assert fates(answered)["messages/0"] == fates(answered)["messages/1"] == "superseded"
+    assert entry_of(answered, "messages/0").superseded_by == "messages/3"
+    assert "messages/0" in ids(answer(asked(conversation=messages), policy()))
+
+
+def test_a_call_before_a_compaction_stays_with_its_result_behind_it() -> None:
+    compaction = says("assistant", [{"type": "compaction", "content": "We met."}])
+    answered = sent(repairing(), says("user", "Hi"), calls("a"), compaction, new=result("a", "1"))
+    assert ids(answered) == ["messages/2", "messages/1", "new_message"]
+
+
 def test_a_call_is_sent_directly_before_its_late_result() -> None:
     between = [says("user", "meanwhile"), says("assistant", "sure")]
     answered = sent(repairing(), says("user", "go"), calls("a"), *between, result("a", "1"))

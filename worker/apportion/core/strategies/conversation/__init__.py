@@ -65,7 +65,7 @@ from apportion.core.strategies.conversation.window_report import (
     with_pins_in_place,
     with_rest,
 )
-from apportion.core.strategy_api.levers import Meaning
+from apportion.core.strategy_api.levers import Lever, Meaning
 from apportion.core.strategy_api.strategy import WithoutCandidates
 from apportion.core.strategy_api.task import SessionPart
 from apportion.core.strategy_api.verdict import Verdicts
@@ -80,7 +80,8 @@ class ConversationStrategy(WithoutCandidates):
     reads: ClassVar = frozenset({"budget_tokens", "conversation"})
     needs: ClassVar = frozenset({"conversation"})
     meanings: ClassVar[Mapping[Reason, Meaning]] = {
-        Reason.HISTORY_TRUNCATED: Meaning("it did not fit into the part of the total that is for messages")
+        Reason.HISTORY_TRUNCATED: Meaning("it did not fit into the part of the total that is for messages"),
+        Reason.SUPERSEDED: Meaning("a later message has the provider's compaction of it", (Lever.PIN,)),
     }
 
     def read_own(self, request: ContextRequest, session: SessionPart) -> ConversationPart:
