@@ -83,8 +83,8 @@ FOR_DIALOGUES: Mapping[str, Method] = {
 }
 
 FOR_CHANGES: Mapping[str, Method] = {
-    "lanes, query": show_by_query,
     "search": partial(show_by_policy, policy="search"),
+    "lanes, query": show_by_query,
     "lanes, scores of files": show_by_scores,
     "40 lines, BM25": partial(show_ranked, split=by_lines, terms=words),
     "40 lines, BM25, own terms": partial(show_ranked, split=by_lines, terms=own_terms),
