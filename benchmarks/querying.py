@@ -5,6 +5,7 @@ until all counts are made, because a new thread inherits the cache of an ended o
 """
 
 from collections.abc import Callable, Sequence
+from resource import RUSAGE_SELF, getrusage
 from threading import Event, Thread
 from time import thread_time
 from typing import Any
@@ -17,6 +18,7 @@ from apportion.core.query.relevance import Document, relevances
 from apportion.core.query.terms import terms_of
 from apportion.core.session.row import EMPTY
 from apportion.core.strategies import parse_policy
+from apportion.engine.policies import builtin_policies
 from apportion.shell.operations.gc_tuning import collect_seldom
 from benchmarks.corpus import ENGINE, pieces, request
 from benchmarks.hostile import artifact, lanes_policy
@@ -30,7 +32,7 @@ _CYRILLIC = str.maketrans("abcdefghijklmnopqrstuvwxyz", "абвгдежзийк�
 
 
 def main() -> None:
-    """Measure files, files in Cyrillic, and 10,000 small candidates."""
+    """Measure files, files in Cyrillic, 10,000 small candidates, and questions to files that are known."""
     collect_seldom()
     files = list(pieces(350, FILE_CHARACTERS))
     for name, contents in (
@@ -39,6 +41,36 @@ def main() -> None:
         ("10,000 candidates of 200 characters", list(pieces(10_000, 200))),
     ):
         _measure(name, contents)
+    _measure_search()
+
+
+def _measure_search() -> None:
+    """Measure questions under policy `search` if the contents are known, and the memory of the process."""
+    policy = next(policy for policy in builtin_policies() if policy.name == "search")
+    rows = []
+    for count, characters in ((10, 60), (350, FILE_CHARACTERS), (1_000, 5_000), (3_000, 5_000)):
+        kept = Memory(compositions_max=0)
+        contents = pieces(count, characters)
+        candidates = [
+            {
+                "id": str(number),
+                "path": f"{number}.py",
+                "kind": "semantic_match",
+                "lane": "code",
+                "content": content,
+            }
+            for number, content in enumerate(contents)
+        ]
+        asked = [
+            request(candidates=candidates, query=query) for query in (QUERY, "Where is a socket closed?")
+        ]
+        compose(asked[1], EMPTY, policy, ENGINE, kept)
+        least_s = _least_s(lambda event=asked[0], kept=kept: compose(event, EMPTY, policy, ENGINE, kept))  # type: ignore[misc] # bound now
+        peak_mb = getrusage(RUSAGE_SELF).ru_maxrss // 1_024
+        rows.append(
+            (f"{count:,} files of {characters:,} characters", f"{least_s * 1e3:.2f} ms, {peak_mb} MB")
+        )
+    table("a question by policy search, contents remembered, and the memory so far", *rows)
 
 
 def _measure(name: str, contents: Sequence[str]) -> None:

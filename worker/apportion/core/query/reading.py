@@ -27,19 +27,19 @@ def read_contents(
     """
     passages = list(map(passages_of, contents, passage_characters, line_characters or passage_characters))
     found: list[ContentTerms] = []
-    for group in _groups(contents):
+    for group in groups_of(list(map(len, contents)), _READ_CHARACTERS):
         found += _read_group(contents[group], passages[group], stems=stems)
     return found
 
 
-def _groups(contents: Sequence[str]) -> Iterator[slice]:
-    """Yield neighbours with about so many characters together that reading them takes little memory."""
-    first = characters = 0
-    for index, content in enumerate(contents, 1):
-        characters += len(content)
-        if characters > _READ_CHARACTERS or index == len(contents):
-            yield slice(first, index)
-            first, characters = index, 0
+def groups_of(sizes: Sequence[int], most: int) -> Iterator[slice]:
+    """Yield slices of neighbours; each but the last ends with the first that passes a sum of sizes."""
+    first = total = 0
+    for end, size in enumerate(sizes, 1):
+        total += size
+        if total > most or end == len(sizes):
+            yield slice(first, end)
+            first, total = end, 0
 
 
 def _read_group(contents: Sequence[str], passages: Sequence[Passages], *, stems: bool) -> list[ContentTerms]:

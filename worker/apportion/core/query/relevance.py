@@ -13,6 +13,7 @@ from msgspec import Struct
 from apportion.core.arrays import NDArray, np
 from apportion.core.lru import process_wide
 from apportion.core.query.passages import ContentTerms
+from apportion.core.query.reading import groups_of
 from apportion.core.query.rule import QueryRule, without_common
 from apportion.core.query.terms import (
     ENTRY,
@@ -31,8 +32,8 @@ _IN_PATH = 2
 """The occurrences that a term of the path adds to each passage."""
 _HOME = 250
 _HOME_PASSAGES = 3
-_SEARCHED_DOCUMENTS = 128
-"""The documents that are searched at once, which bounds the memory of a query."""
+_SEARCHED_BYTES = 8 << 20
+"""The entries that are searched at once, which bounds the memory of a query."""
 _LOGARITHMS_MAX = 1 << 12
 _PATHS_MAX = 1 << 13
 _FEW_CHARACTERS = 1 << 12
@@ -185,13 +186,15 @@ class _Query:
 
 def _in_passages(query: _Query, documents: Sequence[Document], rows: _PassageRow) -> _Pairs:
     owners, terms = [_NOTHING], [_NOTHING]
-    for first in range(0, len(documents), _SEARCHED_DOCUMENTS):
-        contents = [document.content for document in documents[first : first + _SEARCHED_DOCUMENTS]]
-        entries = np.frombuffer(b"".join([content.entries for content in contents]), ENTRY)
-        sizes = [len(content.entries) // ENTRY.itemsize for content in contents]
+    contents = [document.content for document in documents]
+    groups = groups_of([len(content.entries) for content in contents], _SEARCHED_BYTES)
+    for group in groups:
+        part = contents[group]
+        entries = np.frombuffer(b"".join([content.entries for content in part]), ENTRY)
+        sizes = [len(content.entries) // ENTRY.itemsize for content in part]
         bounds = list(accumulate(sizes, initial=0))
-        found, terms_found = query.find(entries, [content.plain for content in contents], bounds)
-        of_documents = np.searchsorted(bounds, found, "right") - 1 + first
+        found, terms_found = query.find(entries, [content.plain for content in part], bounds)
+        of_documents = np.searchsorted(bounds, found, "right") - 1 + group.start
         owners.append(entries["piece"][found] + rows.firsts[of_documents])
         terms.append(terms_found)
     return query.pairs(np.concatenate(owners), np.concatenate(terms))
