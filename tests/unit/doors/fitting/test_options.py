@@ -132,3 +132,22 @@ def test_without_a_session_the_window_moves_seldom_unless_nothing_continues_the_
     assert len(set(beginnings[True])) * 4 < len(beginnings[True])
     assert min(used[False]) >= limit_tokens - 40
     assert min(used[True]) >= (0.88 - 0.05) * limit_tokens
+
+
+def test_without_a_session_results_are_cleared_in_steps_unless_nothing_continues_the_chat() -> None:
+    chat: list[dict[str, Any]] = [{"role": "user", "content": "Look."}]
+    for number in range(60):
+        call = {"id": f"c{number}", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+        chat.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        chat.append({"role": "tool", "tool_call_id": f"c{number}", "content": f"{number} row " * 30})
+    limit_tokens = 3_000
+    cleared: dict[bool, list[int]] = {True: [], False: []}
+    for end in range(81, len(chat), 2):
+        for continues in (True, False):
+            fitted = fit(chat[:end], limit_tokens, options=FitOptions(continues=continues))
+            results = fitted.decision.tool_results
+            assert results
+            cleared[continues].append(results.cleared)
+            assert fitted.used_tokens > limit_tokens * (0.8 if continues else 0.93)
+    assert len(set(cleared[False])) == len(cleared[False])
+    assert len(set(cleared[True])) * 2 < len(cleared[True])

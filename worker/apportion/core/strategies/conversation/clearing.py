@@ -117,19 +117,20 @@ def without_media(content: Any, policy: ConversationPolicy, counted: CountedChat
     return [block for block, _ in cleared], sum([tokens for _, tokens in cleared])
 
 
-def clear(
+def clear(  # noqa: PLR0913 - numbers of tokens, by name
     found: tuple[Clearable, Clearable],
     table: ToolResultsPolicy,
     *,
     cost_tokens: int,
     room_tokens: int,
+    target_tokens: int,
     cut: int,
     last: Boundaries,
 ) -> Clearing:
     """Return the clearing of this turn.
 
     `found` has the results and the media. `cut` and `last` come from the last text; 0: there is none.
-    `cost_tokens` is the cost of the uncleared messages from the cut on.
+    `cost_tokens` is the cost of the uncleared messages from the cut on. Clearing ends at `target_tokens`.
     """
     results, media = found
     before = last.results or 0, last.media or 0
@@ -141,7 +142,7 @@ def clear(
     for index in sorted(saved_at_most):
         freed_tokens += (saved_at_most[index] - saved_before.get(index, 0)) * (index >= cut)
         target = max(before[0], min(index + 1, most[0])), max(before[1], min(index + 1, most[1]))
-        if (old_tokens - freed_tokens) * 1_000 <= table.fill * room_tokens:
+        if old_tokens - freed_tokens <= target_tokens:
             break
     is_large = old_tokens * 1_000 > table.trigger * room_tokens
     has_moved = is_large and freed_tokens > 0 and freed_tokens >= table.clear_at_least

@@ -14,7 +14,7 @@ continues leaves no slack.
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from apportion.core.events import Conversation
@@ -134,15 +134,33 @@ def _clear(
     files = Clearable()
     if media is not None and counted.chat.media:
         files = clearable_media(counted, messages, policy, media)
+    table = table or ToolResultsPolicy(exclude=())
+    cost_tokens = sum([costs[index] for index in counted.free if index >= cut])
     clearing = clear(
         (results, files),
-        table or ToolResultsPolicy(exclude=()),
-        cost_tokens=sum([costs[index] for index in counted.free if index >= cut]),
+        table,
+        cost_tokens=cost_tokens,
         room_tokens=room_tokens,
+        target_tokens=_target_tokens(task, table, cost_tokens, room_tokens),
         cut=cut,
         last=last,
     )
     return clearing, [cost - clearing.saved.get(index, 0) for index, cost in enumerate(costs)]
+
+
+def _target_tokens(
+    task: ConversationTask, table: ToolResultsPolicy, cost_tokens: int, room_tokens: int
+) -> int:
+    """Return the cost at which clearing ends.
+
+    Without a session, `fill` would only leave room free. A window by steps clears in steps, too, so that the
+    cleared part grows seldom.
+    """
+    window = task.own.conversation.window
+    if not table.fill or window is UNSET:
+        return table.fill * room_tokens // 1_000
+    step_tokens = 1 if window == "full" else max(1, task.limit_tokens * task.policy.prefix.slack // 1_000)
+    return cost_tokens - -(-(cost_tokens - room_tokens) // step_tokens) * step_tokens
 
 
 def _too_large(counted: CountedChat, costs: Sequence[int], largest_tokens: int) -> dict[int, Margin]:
