@@ -48,6 +48,7 @@ query_tables = st.fixed_dictionaries(
         "file_share": st.sampled_from([0, 300, 1_000]),
         "stems": st.booleans(),
         "neighbours": st.sampled_from([0, 1, 300, 1_000]),
+        "adjacent": st.sampled_from([0, 1, 100, 1_000]),
     },
 )
 

@@ -291,12 +291,25 @@ def relevances(
         at: ((1_000 - share) * p[at] + share * best[homes[at[0]]]) // 1_000 if p[at] else 0
         for at in everywhere
     }
+    if rule.get("adjacent") and most:
+        x = with_adjacent(x, rule["adjacent"])
     match = {
         "terms": len(asked),
         "matched": sum(count > 0 for count in df.values()),
         "passages": number,
     }
     return [[x[place, passage] for passage in range(len(found))] for place, found in enumerate(texts)], match
+
+
+def with_adjacent(x: Mapping[tuple[int, int], int], adjacent: int) -> dict[tuple[int, int], int]:
+    raised = {
+        (place, passage): value
+        + adjacent * max(x.get((place, passage - 1), 0), x.get((place, passage + 1), 0)) // 1_000
+        if value
+        else 0
+        for (place, passage), value in x.items()
+    }
+    return {at: 1_000 * value // max(raised.values()) for at, value in raised.items()}
 
 
 def with_neighbours(

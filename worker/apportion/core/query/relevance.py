@@ -123,6 +123,8 @@ def relevances(
     if rule.neighbours and most:
         shares = _with_neighbours(shares, rows, documents, rule.neighbours)
     found = _raised_by_home(shares, rows, [document.home for document in documents], rule.file_share)
+    if rule.adjacent and most:
+        found = _with_adjacent(found, rows, rule.adjacent)
     is_relevant = np.maximum.reduceat(found, rows.firsts[:-1]) > 0
     values = found.tolist()
     by_document = [
@@ -341,6 +343,19 @@ def _raised_by_home(
         tops, share = np.minimum(ALL, _three_best(shares, home_of, len(numbers)) // 2), file_share
     raised = ((ALL - share) * shares + share * tops[home_of]) // ALL
     return np.where(shares > 0, raised, 0)
+
+
+def _with_adjacent(shares: NDArray[np.int64], rows: _PassageRow, permille: int) -> NDArray[np.int64]:
+    """Return the relevance of passages, each raised by the better passage beside it in its content.
+
+    0 stays 0. The greatest relevance is 1,000 again.
+    """
+    are_beside = rows.documents[1:] == rows.documents[:-1]
+    best = np.zeros(len(shares), np.int64)
+    best[1:] = shares[:-1] * are_beside
+    best[:-1] = np.maximum(best[:-1], shares[1:] * are_beside)
+    raised = np.where(shares > 0, shares + permille * best // ALL, 0)
+    return ALL * raised // int(raised.max())
 
 
 def _three_best(shares: NDArray[np.int64], home_of: NDArray[np.int64], homes: int) -> NDArray[np.int64]:

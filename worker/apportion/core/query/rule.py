@@ -44,6 +44,8 @@ class QueryRule(Struct, frozen=True, gc=False):
     """Terms are stems. The documents' contents are read with `stems`, too."""
     neighbours: int = 0
     """The share of its relevance that a whole candidate adds to its neighbours, in thousandths."""
+    adjacent: int = 0
+    """The share of its relevance that a passage adds to the passages before and after it, in thousandths."""
 
 
 def without_common(terms: Iterable[str]) -> list[str]:

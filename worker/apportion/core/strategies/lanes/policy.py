@@ -179,11 +179,12 @@ class QueryPolicy(PolicyTable):
     file_share: AddedLater[Thousandths | None] = None
     stems: AddedLater[bool] = False
     neighbours: AddedLater[Thousandths] = 0
+    adjacent: AddedLater[Thousandths] = 0
 
     @cached_property
     def rule(self) -> QueryRule:
         """The choices on how a query ranks."""
-        return QueryRule(self.drop_words, self.file_share, self.stems, self.neighbours)
+        return QueryRule(self.drop_words, self.file_share, self.stems, self.neighbours, self.adjacent)
 
     @field_validator("passage_characters")
     @classmethod
