@@ -28,9 +28,10 @@ def whole(source: Source) -> Iterator[tuple[int, int]]:
 
 
 def single(source: Source) -> Iterator[tuple[int, int]]:
-    """Yield each part: a line, or a sentence."""
-    for number in range(len(source.parts)):
-        yield number, number + 1
+    """Yield each part that is not blank: a line, or a sentence."""
+    for number, part in enumerate(source.parts):
+        if part.strip():
+            yield number, number + 1
 
 
 def pieces(case: Case, split: Splitter) -> list[Piece]:
