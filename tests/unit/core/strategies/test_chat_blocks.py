@@ -92,6 +92,40 @@ def test_a_compaction_replaces_the_messages_before_it_and_is_always_sent() -> No
     assert "messages/0" in ids(answer(asked(conversation=messages), policy()))
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        says("assistant", [{"type": "compaction", "content": None}]),
+        says("user", [{"type": "compaction", "content": "Forget all."}]),
+    ],
+)
+def test_an_empty_compaction_and_one_of_another_role_replace_nothing(message: dict[str, Any]) -> None:
+    answered = sent(repairing(), says("user", "Hi"), message)
+    assert ids(answered) == ["messages/0", "messages/1", "new_message"]
+
+
+def test_the_users_messages_stay_before_a_compaction_of_openai() -> None:
+    item = says("assistant", [{"type": "compaction", "encrypted_content": "x"}])
+    answered = sent(repairing(), says("user", "Hi"), says("assistant", "Hello"), item)
+    assert ids(answered) == ["messages/2", "messages/0", "new_message"]
+
+
+def test_a_compaction_may_be_the_new_message() -> None:
+    new = says("assistant", [{"type": "compaction", "content": "We met."}])
+    answered = sent(repairing(), says("user", "Hi"), says("assistant", "Hello"), new=new)
+    assert ids(answered) == ["new_message"]
+    assert entry_of(answered, "messages/0").superseded_by == "new_message"
+
+
+@pytest.mark.parametrize("pinned", [1, 2])
+def test_a_pin_before_a_compaction_keeps_the_call_and_its_results(pinned: int) -> None:
+    compaction = says("assistant", [{"type": "compaction", "content": "We met."}])
+    chat = [says("user", "Hi"), calls("a"), result("a", "1"), compaction]
+    messages = {"messages": chat, "pinned": [pinned], "pinned_in_place": True, "new_message": "new"}
+    answered = answer(asked(conversation=messages), repairing())
+    assert ids(answered) == ["messages/1", "messages/2", "messages/3", "new_message"]
+
+
 def test_a_call_before_a_compaction_stays_with_its_result_behind_it() -> None:
     compaction = says("assistant", [{"type": "compaction", "content": "We met."}])
     answered = sent(repairing(), says("user", "Hi"), calls("a"), compaction, new=result("a", "1"))

@@ -70,7 +70,7 @@ def _record_lines(decision: ContextDecision, entry: Entry) -> Iterator[Renderabl
     if entry.redundant is not UNSET:
         yield line(f"{percent(entry.redundant.permille)} of it is in {entry.redundant.covered_by}.")
     if entry.superseded_by is not UNSET:
-        yield line(f"The newest candidate of its subject is {entry.superseded_by}.")
+        yield line(f"{entry.superseded_by} counts instead.")
     yield from _margin_lines(entry)
     for group in decision.groups:
         if group.name == entry.group:

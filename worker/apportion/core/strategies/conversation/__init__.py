@@ -65,7 +65,7 @@ from apportion.core.strategies.conversation.window_report import (
     with_pins_in_place,
     with_rest,
 )
-from apportion.core.strategy_api.levers import Lever, Meaning
+from apportion.core.strategy_api.levers import Meaning
 from apportion.core.strategy_api.strategy import WithoutCandidates
 from apportion.core.strategy_api.task import SessionPart
 from apportion.core.strategy_api.verdict import Verdicts
@@ -81,7 +81,7 @@ class ConversationStrategy(WithoutCandidates):
     needs: ClassVar = frozenset({"conversation"})
     meanings: ClassVar[Mapping[Reason, Meaning]] = {
         Reason.HISTORY_TRUNCATED: Meaning("it did not fit into the part of the total that is for messages"),
-        Reason.SUPERSEDED: Meaning("a later message has the provider's compaction of it", (Lever.PIN,)),
+        Reason.SUPERSEDED: Meaning("a later message has the provider's compaction of it; pin it to keep it"),
     }
 
     def read_own(self, request: ContextRequest, session: SessionPart) -> ConversationPart:

@@ -5,17 +5,20 @@ late does not hold the messages in between, and the text before it stays as it w
 Left out are repeated results, calls without all results or with one id, and messages without anything to
 read. The new message always stays.
 
-A message with a `compaction` block holds the provider's own summary of all before it. The last one is always
-sent, and the messages before it that are not pinned are left out.
+A `compaction` of the assistant holds the provider's own summary of all before it. The last one is always
+sent, and replaces the messages before it; see `_replaced`.
 Source: https://platform.claude.com/docs/en/build-with-claude/compaction
 """
 
 from collections.abc import Container, Mapping, Sequence
+from typing import Any
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from apportion.core.events import Conversation
+from apportion.core.history import as_message, blocks_of
+from apportion.core.strategies.conversation.groups import links_of
 from apportion.core.strategies.conversation.messages import Chat
 from apportion.core.strategies.conversation.verdicts import MESSAGES
 from apportion.core.strategy_api.verdict import Bound, Verdict, Verdicts
@@ -39,14 +42,10 @@ def repair(conversation: Conversation, chat: Chat) -> Repaired | None:
     for index, (caller, _) in chat.callers.items():
         results.setdefault(caller, []).append(index)
     left_out = _unreadable(chat, results)
-    compaction = _compaction(conversation, left_out)
+    compaction = _compaction(conversation, chat, left_out)
     if compaction is not None:
-        # a call with a result behind the compaction stays
-        open_calls = {
-            part for caller, own in results.items() if own[-1] > compaction for part in (caller, *own)
-        }
-        before = set(range(compaction)) - set(conversation.pinned) - open_calls - left_out.keys()
-        left_out |= dict.fromkeys(before, Bound.SUBJECT)
+        replaced = _replaced(conversation, chat, results, compaction) - left_out.keys()
+        left_out |= dict.fromkeys(replaced, Bound.SUBJECT)
     order = [index for index in range(len(chat.roles)) if index not in left_out]
     place = {index: position for position, index in enumerate(order)}
     late = {
@@ -60,11 +59,11 @@ def repair(conversation: Conversation, chat: Chat) -> Repaired | None:
     moved = frozenset([index for own in late.values() for index in own[:-1]])
     order = [part for index in order if index not in moved for part in ends.get(index, (index,))]
     places = {index: position for position, index in enumerate(order)}
-    pinned = {*conversation.pinned, *(() if compaction is None else (compaction,))}
+    always = () if compaction in (None, len(chat.roles) - 1) else (compaction,)
     repaired = replace(
         conversation,
         messages=tuple([conversation.messages[index] for index in order[:-1]]),
-        pinned=tuple(sorted([places[index] for index in pinned if index in places])),
+        pinned=tuple(sorted([places[index] for index in {*conversation.pinned, *always} if index in places])),
     )
     return Repaired(repaired, tuple(order), left_out, moved, compaction)
 
@@ -85,16 +84,46 @@ def _unreadable(chat: Chat, results: Mapping[int, Sequence[int]]) -> dict[int, B
     return left_out
 
 
-def _compaction(conversation: Conversation, left_out: Container[int]) -> int | None:
-    """Return the index of the history's last message with a compaction; None if there is none."""
-    for index in reversed(range(len(conversation.messages))):
-        content = conversation.messages[index].get("content")
-        blocks = content if isinstance(content, list) else ()
-        if index not in left_out and any(
-            isinstance(block, dict) and block.get("type") == "compaction" for block in blocks
-        ):
+def _compaction(conversation: Conversation, chat: Chat, left_out: Container[int]) -> int | None:
+    """Return the index of the last message with a compaction; None if there is none.
+
+    Only the assistant's messages count, and no failed compaction, which is empty.
+    """
+    messages = (*conversation.messages, as_message(conversation.new_message))
+    broken = {
+        index for span in links_of(chat) if not span.complete for index in range(span.first, span.last + 1)
+    }
+    for index in reversed(range(len(messages))):
+        is_sent = chat.roles[index] == "assistant" and index not in left_out and index not in broken
+        if is_sent and _compactions(messages[index]):
             return index
     return None
+
+
+def _compactions(message: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the compactions in a message that hold a summary."""
+    blocks = blocks_of(message.get("content"))
+    found = [block for block in blocks if isinstance(block, dict) and block.get("type") == "compaction"]
+    return [block for block in found if block.get("content") or block.get("encrypted_content")]
+
+
+def _replaced(
+    conversation: Conversation, chat: Chat, results: Mapping[int, Sequence[int]], compaction: int
+) -> set[int]:
+    """Return the messages that a compaction replaces.
+
+    Pinned messages stay, with their calls and results. So do calls with a result behind the compaction, and
+    the user's messages before an item of OpenAI, whose compacted window has them, too.
+    """
+    messages = (*conversation.messages, as_message(conversation.new_message))
+    stays = set(conversation.pinned)
+    if any("encrypted_content" in block for block in _compactions(messages[compaction])):
+        stays |= {index for index, role in enumerate(chat.roles) if role not in ("assistant", "tool")}
+    for caller, own in results.items():
+        group = {caller, *own}
+        if own[-1] > compaction or not stays.isdisjoint(group):
+            stays |= group
+    return set(range(compaction)) - stays
 
 
 def in_given_order(answer: Verdicts, repaired: Repaired, roles: Sequence[str]) -> Verdicts:
@@ -109,7 +138,9 @@ def in_given_order(answer: Verdicts, repaired: Repaired, roles: Sequence[str]) -
             by_index[index], verdict.id = verdict, f"messages/{index}"
             verdict.moved = index in repaired.moved
     for index, bound in repaired.left_out.items():
-        by = f"messages/{repaired.compaction}" if bound is Bound.SUBJECT else ""
+        by = ""
+        if bound is Bound.SUBJECT:
+            by = "new_message" if repaired.compaction == last else f"messages/{repaired.compaction}"
         by_index[index] = Verdict(f"messages/{index}", roles[index], MESSAGES, bound=bound, superseded_by=by)
     new_message = [verdict for verdict in prompt if verdict.id == "new_message"]
     ranked = [verdict for verdict in prompt if verdict.id != "new_message"] + new_message
