@@ -105,7 +105,7 @@ def test_an_empty_compaction_and_one_of_another_role_replace_nothing(message: di
 
 
 def test_the_users_messages_stay_before_a_compaction_of_openai() -> None:
-    item = says("assistant", [{"type": "compaction", "encrypted_content": "x"}])
+    item = says("assistant", [{"type": "compaction"}])
     answered = sent(repairing(), says("user", "Hi"), says("assistant", "Hello"), item)
     assert ids(answered) == ["messages/2", "messages/0", "new_message"]
 

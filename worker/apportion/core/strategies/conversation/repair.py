@@ -101,10 +101,13 @@ def _compaction(conversation: Conversation, chat: Chat, left_out: Container[int]
 
 
 def _compactions(message: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the compactions in a message that hold a summary."""
+    """Return the compactions in a message that did not fail.
+
+    Anthropic's has a summary as `content`, null if it failed. OpenAI's is encrypted, and has no `content`.
+    """
     blocks = blocks_of(message.get("content"))
     found = [block for block in blocks if isinstance(block, dict) and block.get("type") == "compaction"]
-    return [block for block in found if block.get("content") or block.get("encrypted_content")]
+    return [block for block in found if block.get("content", True)]
 
 
 def _replaced(
@@ -117,7 +120,7 @@ def _replaced(
     """
     messages = (*conversation.messages, as_message(conversation.new_message))
     stays = set(conversation.pinned)
-    if any("encrypted_content" in block for block in _compactions(messages[compaction])):
+    if any("content" not in block for block in _compactions(messages[compaction])):
         stays |= {index for index, role in enumerate(chat.roles) if role not in ("assistant", "tool")}
     for caller, own in results.items():
         group = {caller, *own}
