@@ -59,7 +59,7 @@ def compose(  # noqa: PLR0913 - a command takes its flags by name
     Reads requests, artifacts and retractions from a file or stdin, in their order. Sessions start empty and
     continue from line to line. Exits with 3 if there are dead letters. Exits with 1 if a file fails (such as
     a full disk), if an answer cannot be expressed in the format, or if the reader of its output has ended.
-    An event may have 16 MiB, and then takes about 650 MB of memory; --event-max-bytes sets another bound.
+    An event may have 16 MiB, and then takes up to 1.1 GB of memory; --event-max-bytes sets another bound.
 
     Examples:
       apportion compose events.jsonl --decisions decisions.jsonl > composed.jsonl

@@ -48,7 +48,7 @@ def gateway(
 
     A call is published to the topic of requests, and gets the worker's answer. Calls in flight are answered
     within 8 s of SIGTERM. Without gateway_tokens_file, only this machine is served. With --local, an event
-    may have 16 MiB, and then takes about 650 MB of memory; --event-max-bytes sets another bound.
+    may have 16 MiB, and then takes up to 1.1 GB of memory; --event-max-bytes sets another bound.
 
     Examples:
       apportion gateway --brokers kafka-1:9092 --gateway-tokens-file tokens.toml --gateway-host 0.0.0.0
