@@ -108,7 +108,7 @@ class _File(Struct):
     """The relevance of each passage in thousandths; empty if no passage is relevant."""
     best: int = 0
     is_changed: bool = False
-    """Its second reading failed, or had another size."""
+    """Its second reading failed, or gave another size or no text."""
 
 
 def from_files(folder: Path, query: str, *, file_bytes_max: int, bytes_max: int) -> FolderRequest:
@@ -253,7 +253,7 @@ def _candidates(file: _File, room_bytes: int) -> list[_Candidate]:
         return []
     try:
         whole = _candidate(file.path, file.made, decode(file.source.read_bytes(), file.path))
-        file.is_changed = _size(whole) != file.size
+        file.is_changed = _size(whole) != file.size or "\0" in whole.content
     except (OSError, UnicodeDecodeError):
         file.is_changed = True
     if file.is_changed:
