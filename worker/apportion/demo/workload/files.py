@@ -74,9 +74,6 @@ class _FolderEvent(Struct, frozen=True, tag_field="type", tag="context-request")
 class QueryError(ValueError):
     """A query that no request can have."""
 
-    code = "invalid_query"
-    exit_code = 2
-
 
 class FolderRequest(Struct, frozen=True):
     """The request as one line of JSON, and the number of its files; of `parts` of them only windows.
