@@ -4,11 +4,16 @@ import shlex
 import shutil
 import subprocess
 from pathlib import Path
+from time import process_time
+from typing import Any
 
 import pytest
 from support.commands import apportion, command, environment
 
 from apportion.demo.demo.view import next_steps
+from apportion.demo.workload import files
+from apportion.demo.workload.documents import decode
+from apportion.demo.workload.folder import LeftOut
 
 GIT = shutil.which("git") or "git"
 
@@ -273,7 +278,9 @@ def test_a_long_line_gives_small_windows(tmp_path: Path) -> None:
     (tmp_path / "app.js").write_text("/* one */\n\n" + "".join(functions) + "\n\nlast()\n")
     found = candidates_of(tmp_path, "rejoin333")
     assert [len(candidate["content"]) <= 600 for candidate in found] == [True] * len(found)
-    assert {candidate["source_label"] for candidate in found} == {"[part of lines 3 to 3]"}
+    labels = [candidate["source_label"] for candidate in found]
+    assert set(labels[:-1]) == {"[part of lines 3 to 3]"}
+    assert labels[-1] == "[part of lines 3 to 4]", "with the blank line at its end"
     assert any("rejoin333" in candidate["content"] for candidate in found)
 
 
@@ -329,3 +336,154 @@ def test_a_request_has_as_many_candidates_as_an_event_may_have(tmp_path: Path) -
     made = apportion("workload", "from-files", tmp_path, "--query", "job", "--max-bytes", "4000000")
     assert len(json.loads(made.out)["candidates"]) == 10_000
     assert made.err.startswith("apportion: the 10,000 of 10,001 files that fit the query best")
+
+
+def summary_of(folder: Path) -> str:
+    made = apportion("workload", "from-files", folder, "--query", "Where is a job cancelled?")
+    assert made.exit_code == 0, made.err
+    return made.err.strip().removeprefix("apportion: ")
+
+
+def test_files_with_paths_that_an_event_cannot_have_are_left_out(tmp_path: Path) -> None:
+    for name in (b"x\xff.py", b"back\\slash.py", b"C:x.py", b"fine.py"):
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name)).write_text("cancel job\n")
+    assert summary_of(tmp_path) == "files 1; left out: with paths that an event cannot have 3"
+    made = apportion("workload", "from-files", tmp_path, "--query", "job")
+    composed = apportion("compose", "--policy", "search", stdin=made.out)
+    assert (composed.exit_code, json.loads(composed.out)["status"]) == (0, "composed")
+
+
+@pytest.mark.parametrize(
+    ("query", "problem"),
+    [
+        ("job \udcff", "the query is not text in UTF-8"),
+        ("x" * 16_385, "the query has 16,385 characters; at most 16,384 are allowed"),
+        ("x" * 4_000, "the query leaves no room for files: set --max-bytes above 5,026"),
+    ],
+)
+def test_a_query_that_no_request_can_have_is_refused(query: str, problem: str, tmp_path: Path) -> None:
+    made = apportion("workload", "from-files", tmp_path, "--query", query, "--max-bytes", "4096")
+    assert (made.exit_code, made.out) == (2, b"")
+    assert f"--query: {problem}" in " ".join(made.err.replace("│", " ").split())
+
+
+def test_a_folder_may_be_deeper_than_calls_may_nest(tmp_path: Path) -> None:
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(1_200):
+        os.mkdir("a", dir_fd=descriptor)
+        below = os.open("a", os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = below
+    os.close(os.open("z.py", os.O_CREAT | os.O_WRONLY, dir_fd=descriptor))
+    os.close(descriptor)
+    try:
+        assert summary_of(tmp_path) == "files 0; left out: empty 1"
+    finally:
+        subprocess.run(["rm", "-r", tmp_path / "a"], check=True)  # noqa: S603, S607 - pytest cannot remove it
+
+
+@pytest.mark.parametrize("name", [".gitignore", ".gitattributes"])
+@pytest.mark.parametrize("pattern", ["!", "\\", "a\\", "[z-a]", "*a" * 15 + "*b", "*" * 15 + "b"])
+def test_patterns_that_are_invalid_or_take_minutes_are_not_used(
+    pattern: str, name: str, tmp_path: Path
+) -> None:
+    sign = " linguist-generated" if name == ".gitattributes" else ""
+    (tmp_path / name).write_text(f"{pattern}{sign}\n**/gone/**/*.x.*{sign}\n")
+    (tmp_path / "gone").mkdir()
+    for path in ("a" * 200 + ".py", "gone/a.x.py"):
+        (tmp_path / path).write_text("cancel job\n")
+    lanes = {candidate["path"]: candidate["lane"] for candidate in candidates_of(tmp_path, "job")}
+    assert lanes["a" * 200 + ".py"] == "code"
+    assert lanes.get("gone/a.x.py") == ("data" if sign else None)
+
+
+def test_only_regular_files_give_rules(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / ".gitignore")
+    (tmp_path / "a.py").write_text("cancel job\n")
+    assert summary_of(tmp_path) == "files 1; left out: none"
+
+
+@pytest.mark.parametrize(
+    ("line", "lane"),
+    [
+        ("*.py !linguist-generated", "code"),
+        ("*.py xlinguist-generated", "code"),
+        ("*.py linguist-generated -linguist-generated", "code"),
+        ("# *.py linguist-generated", "code"),
+        ('"a b.py" text linguist-generated=true', "data"),
+        ("*.py linguist-generated", "data"),
+    ],
+)
+def test_an_attribute_names_generated_files(line: str, lane: str, tmp_path: Path) -> None:
+    (tmp_path / ".gitattributes").write_text(f"{line}\n")
+    (tmp_path / "a b.py").write_text("cancel job\n")
+    assert {candidate["path"]: candidate["lane"] for candidate in candidates_of(tmp_path, "job")}[
+        "a b.py"
+    ] == lane
+
+
+def test_a_notebook_that_nests_too_deeply_is_plain_text(tmp_path: Path) -> None:
+    (tmp_path / "deep.ipynb").write_text("[" * 10_000)
+    (tmp_path / "digits.html").write_text(f"&#{'1' * 5_000};")
+    deep, digits = candidates_of(tmp_path, "job")
+    assert (deep["content"], digits["content"]) == ("[" * 10_000, f"&#{'1' * 5_000};")
+
+
+@pytest.mark.parametrize(
+    "part", ["<", "<a ", "<a b='", "<!--", "<![CDATA[", "<script ", "<script></script", "<?"]
+)
+def test_a_page_takes_linear_time(part: str) -> None:
+    started = process_time()
+    decode((part * 500_000).encode(), "page.html")
+    assert process_time() - started < 10, "a quadratic reader takes an hour"
+
+
+def test_a_page_gives_its_text_without_tags_and_hidden_parts() -> None:
+    page = (
+        "<!-- a > b --><a title='1 > 0' href=x>one</a> &lt;two&gt; 1 < 2<br/>"
+        "<script src=x />three<SCRIPT>var a = '<p>'</script ><style>p{}</style>four<!-- five"
+    )
+    assert decode(page.encode(), "page.html") == "one <two> 1 < 2\n\nthree\n\nfour\n"
+
+
+@pytest.mark.parametrize("content", ["", "\0cancel", "x cancel job\n" * 9, None])
+def test_a_file_that_changes_before_its_second_reading_is_unreadable(
+    content: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "a.py"
+    file.write_text("cancel job\n")
+    (tmp_path / "b.py").write_text("cancel job\n")
+
+    def change(*arguments: Any) -> list[Any]:
+        found = ranked(*arguments)
+        file.unlink() if content is None else file.write_text(content)
+        return found
+
+    ranked = files._ranked
+    monkeypatch.setattr(files, "_ranked", change)
+    made = files.from_files(tmp_path, "job", file_bytes_max=1_000, bytes_max=10_000)
+    assert [candidate["path"] for candidate in json.loads(made.event)["candidates"]] == ["b.py"]
+    assert made.left_out == {LeftOut.UNREADABLE: 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.md", "\n".join(f"word{number} " * 700 + "job" for number in range(9))),
+        ("a.js", "\x0cjob() \n\n\x0c\n" + "job();\x0c" * 900 + "\n\n\n\x0c\n\nlast();\n"),
+        ("a.py", "\n".join([f"job{number} = {number}" for number in range(3_000)])),
+    ],
+)
+def test_windows_are_the_lines_that_they_name_or_a_part_of_them(
+    name: str, content: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(content)
+    lines = content.split("\n")
+    windows = candidates_of(tmp_path, "job", "--max-file-bytes", "9000")
+    assert windows
+    for window in windows:
+        label = window["source_label"]
+        first, last = map(int, label.removesuffix("]").partition("lines ")[2].split(" to "))
+        named, text = "\n".join(lines[first - 1 : last]), window["content"].removesuffix("\n")
+        assert text in named
+        assert (text != named) == label.startswith("[part of lines ")

@@ -75,13 +75,16 @@ def from_files(
         apportion compose --policy search --format text
     """
     with needing_extra("code"):
-        from apportion.demo.workload.files import from_files
+        from apportion.demo.workload.files import QueryError, from_files
         from apportion.demo.workload.folder import LeftOut
     from apportion.printable import printable
 
     os.scandir(folder).close()  # as in `from_git`
 
-    made = from_files(folder, query, file_bytes_max=max_file_bytes, bytes_max=max_bytes)
+    try:
+        made = from_files(folder, query, file_bytes_max=max_file_bytes, bytes_max=max_bytes)
+    except QueryError as error:
+        raise typer.BadParameter(str(error), param_hint="--query") from None
     others = {reason: count for reason, count in made.left_out.items() if reason is not LeftOut.NO_ROOM}
     left_out = ", ".join([f"{reason} {count:,}" for reason, count in others.items()])
     files = f"files {made.files:,}"

@@ -3,7 +3,7 @@
 import codecs
 import re
 from collections.abc import Iterator, Mapping
-from html.parser import HTMLParser
+from html import unescape
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -28,6 +28,13 @@ _HEAD_CHARACTERS = 1_000
 _LONG_LINE_CHARACTERS = 1_000
 _OUTPUT_MAX_CHARACTERS = 1_000
 """The longest output of a notebook's cell that is part of its text."""
+_TAG = re.compile(
+    r"""<!--.*?(?:-->|\Z)|<[!?][^>]*>?
+    |<(?P<hidden>script|style)\b(?![^<>]*/>).*?(?:</(?P=hidden)[^>]*>?|\Z)
+    |</?(?P<tag>[a-z][^\s/<>]*)(?:=\s*"[^"]*"|=\s*'[^']*'|=|[^<>=]+)*>?""",
+    re.DOTALL | re.IGNORECASE | re.VERBOSE,
+)
+"""Comments, declarations, scripts, styles and tags. Their ends are optional, so that the time is linear."""
 _INLINE = re.compile("a|abbr|b|cite|code|em|font|i|img|kbd|mark|small|span|strong|sub|sup|tt|u|var")
 _PARAGRAPH = re.compile("h[1-6]|ol|p|pre|section|table|ul")
 
@@ -68,39 +75,26 @@ def has_long_line(path: str, text: str) -> bool:
     return longest >= _LONG_LINE_CHARACTERS and PurePosixPath(path).suffix.lower() not in written
 
 
-class _HtmlText(HTMLParser):
-    """Collects the text of a page. Tags that are not inline break the line, and paragraphs twice."""
-
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.parts: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:  # noqa: ARG002 - as the base class
-        self.parts.append("" if _INLINE.fullmatch(tag) else "\n\n" if _PARAGRAPH.fullmatch(tag) else "\n")
-
-    def handle_endtag(self, tag: str) -> None:
-        self.handle_starttag(tag, ())
-
-    def handle_data(self, data: str) -> None:
-        if self.cdata_elem is None:  # neither a script nor a style
-            self.parts.append(data)
-
-
 def _html_text(source: str) -> str:
-    reader = _HtmlText()
     try:
-        reader.feed(source)
-        reader.close()
-    except AssertionError:  # an unknown declaration
+        return _tidy(unescape(_TAG.sub(_break, source)))
+    except ValueError:  # a reference to a character by a number of thousands of digits
         return ""
-    return _tidy("".join(reader.parts))
+
+
+def _break(found: re.Match[str]) -> str:
+    """Return the text in place of a tag: tags that are not inline break the line, and paragraphs twice."""
+    if found["hidden"]:
+        return "\n"
+    tag = (found["tag"] or "a").lower()
+    return "" if _INLINE.fullmatch(tag) else "\n\n" if _PARAGRAPH.fullmatch(tag) else "\n"
 
 
 def _notebook_text(source: str) -> str:
     try:
         cells = msgspec.json.decode(source)["cells"]
         return _tidy("\n\n".join([part for cell in cells for part in _cell_texts(cell)]))
-    except (msgspec.DecodeError, AttributeError, KeyError, TypeError):
+    except (msgspec.DecodeError, AttributeError, KeyError, RecursionError, TypeError):
         return ""
 
 

@@ -20,6 +20,8 @@ from msgspec.structs import replace
 
 from apportion.core.arrays import NDArray, np
 from apportion.core.bounds import Bounds
+from apportion.core.errors import EventError
+from apportion.core.path_ids import normalised_path
 from apportion.core.query.passages import ContentTerms, Passages
 from apportion.core.query.reading import read_contents
 from apportion.core.query.relevance import Document, relevances
@@ -69,6 +71,10 @@ class _FolderEvent(Struct, frozen=True, tag_field="type", tag="context-request")
     candidates: tuple[_Candidate, ...]
 
 
+class QueryError(ValueError):
+    """A query that no request can have."""
+
+
 class FolderRequest(Struct, frozen=True):
     """The request as one line of JSON, and the number of its files; of `parts` of them only windows.
 
@@ -98,14 +104,17 @@ class _File(Struct):
     shares: Sequence[int] = ()
     """The relevance of each passage in thousandths; empty if no passage is relevant."""
     best: int = 0
+    is_changed: bool = False
+    """Its second reading failed, or gave another size or no text."""
 
 
 def from_files(folder: Path, query: str, *, file_bytes_max: int, bytes_max: int) -> FolderRequest:
     """Return a request of a folder's text files, numbered in the order of their paths.
 
     The numbers are their ids, so a decision contains no path. The request has the time of the newest file.
-    The same files and query give the same bytes.
+    The same files and query give the same bytes. Raises QueryError.
     """
+    _check(query, bytes_max)
     left_out: Counter[LeftOut] = Counter()
     terms = frozenset(without_common(terms_of(query)))
     characters = max(_PASSAGE_MIN_CHARACTERS, min(_PASSAGE_CHARACTERS, bytes_max // 16))
@@ -120,11 +129,23 @@ def from_files(folder: Path, query: str, *, file_bytes_max: int, bytes_max: int)
     absent = [file for file in files if file.path not in chosen]
     for file in absent:
         is_part = not file.best and (file.has_long_line or file.size > file_bytes_max)
-        left_out[LeftOut.NO_WORDS if is_part else LeftOut.NO_ROOM] += 1
+        reason = LeftOut.NO_WORDS if is_part else LeftOut.NO_ROOM
+        left_out[LeftOut.UNREADABLE if file.is_changed else reason] += 1
     counts = {reason: left_out[reason] for reason in LeftOut if left_out[reason]}
     named = [f"{file.path} ({file.made})" for file in absent if file.made and _has_most(file, terms)]
     parts = sum(candidates[0].chunk_index is not UNSET for candidates in chosen.values())
     return FolderRequest(event, len(chosen), parts, counts, named[:_NAMED_MAX])
+
+
+def _check(query: str, bytes_max: int) -> None:
+    if len(query) > (most := Bounds().query_max_characters):
+        raise QueryError(f"the query has {len(query):,} characters; at most {most:,} are allowed")
+    try:
+        query.encode()
+    except UnicodeEncodeError:
+        raise QueryError("the query is not text in UTF-8") from None
+    if (size := len(_encode(query)) + _ENVELOPE_BYTES) > bytes_max:
+        raise QueryError(f"the query leaves no room for files: set --max-bytes above {size:,}")
 
 
 def _chosen(files: Sequence[_File], left_bytes: int, file_bytes_max: int) -> dict[str, list[_Candidate]]:
@@ -168,6 +189,8 @@ def _read_all(
         path = source.relative_to(folder).as_posix()
         reason = LeftOut.BINARY
         try:
+            path.encode()
+            normalised_path(path, "$")
             facts = source.stat()
             if facts.st_size > _READ_MAX_BYTES:
                 reason = LeftOut.TOO_LARGE
@@ -186,6 +209,8 @@ def _read_all(
                 continue
         except UnicodeDecodeError:
             pass
+        except (EventError, UnicodeEncodeError):
+            reason = LeftOut.PATH
         except OSError:
             reason = LeftOut.UNREADABLE
         left_out[reason] += 1
@@ -209,8 +234,8 @@ def _with_terms(
 
 
 def _cuttable(file: _File, content: str) -> str:
-    """Return a content whose long lines `passages_of` cuts: form feeds in blank lines make them no blanks."""
-    return _BEFORE_BLANK.sub("\n\f", content) if file.has_long_line else content
+    """Return a content of the same length whose long lines `passages_of` cuts: it has no blank lines."""
+    return _BEFORE_BLANK.sub("\f", content) if file.has_long_line else content
 
 
 def _has_most(file: _File, terms: frozenset[str]) -> bool:
@@ -224,23 +249,25 @@ def _candidates(file: _File, room_bytes: int) -> list[_Candidate]:
     if not fits and (not file.best or room_bytes < _WINDOW_MIN_BYTES):
         return []
     try:
-        content = decode(file.source.read_bytes(), file.path)
+        whole = _candidate(file.path, file.made, decode(file.source.read_bytes(), file.path))
+        file.is_changed = _size(whole) != file.size or "\0" in whole.content
     except (OSError, UnicodeDecodeError):
+        file.is_changed = True
+    if file.is_changed:
         return []
-    whole = _candidate(file.path, file.made, content)
     return [whole] if fits else _windows(file, whole, room_bytes)
 
 
 def _windows(file: _File, whole: _Candidate, room_bytes: int) -> list[_Candidate]:
-    """Return the best passages of a file that fit; neighbours are joined, unless lines may be cut."""
-    content, offsets = _cuttable(file, whole.content), file.terms.passages.offsets
+    """Return the best passages of a file that fit; neighbours are joined, unless lines are long."""
+    content, offsets = whole.content, file.terms.passages.offsets
     lines = file.terms.passages.lines(content)
-    part = "part of " if file.has_long_line else ""
+    is_inside = [0 < offset < len(content) and content[offset - 1] != "\n" for offset in offsets]
 
     def window(first: int, last: int) -> _Candidate:
         text = content[offsets[first] : offsets[last + 1]]
-        text = text.replace("\f", "") if part else text
-        end = max(lines[last + 1], lines[first] + 1)  # a part of a line has no end of one
+        end = lines[last + 1] + is_inside[last + 1]
+        part = "part of " if is_inside[first] or is_inside[last + 1] else ""
         label = f"[{part}lines {lines[first] + 1} to {end}]"
         return replace(whole, content=text, chunk_index=first, source_label=label)
 
@@ -252,7 +279,7 @@ def _windows(file: _File, whole: _Candidate, room_bytes: int) -> list[_Candidate
             break
         chosen.add(number)
     for number in sorted(chosen):
-        joins = not part and number - 1 in chosen
+        joins = not file.has_long_line and number - 1 in chosen
         ranges.append((ranges.pop()[0] if joins else number, number))
     return [window(first, last) for first, last in ranges]
 
