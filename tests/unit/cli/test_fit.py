@@ -91,7 +91,7 @@ def test_cleared_results_are_counted() -> None:
         messages += tool_round(f"c{turn}", "line " * 400)
     messages.append({"role": "user", "content": "Go on."})
     ended = apportion("fit", "--limit", "2500", stdin=json.dumps(messages).encode())
-    decision = fit(messages, 2500).decision
+    decision = fit(messages, 2500, options=SINGLE).decision
     cleared = [entry for entry in decision.candidates if entry.fidelity == "cleared"]
     assert len(cleared) > 1
     assert isinstance(decision.tool_results, ToolResults)

@@ -38,6 +38,7 @@ from apportion.decisions.replay.sums import Sum
 from apportion.decisions.replay.verify import Verification
 from apportion.decisions.replay.whatif import Change, DecisionDifference, Misfit
 from apportion.engine.counters import COUNTERS
+from apportion.engine.models import builtin_models
 from apportion.engine.policies import load_catalogue
 from apportion.settings import Settings
 from apportion.settings.fingerprint_secrets import read_secrets
@@ -355,7 +356,10 @@ SESSIONS = sorted(folder.name for folder in (GOLDEN / "sessions").iterdir())
 FOLDERS = (GOLDEN / "policies", *sorted(GOLDEN.glob("sessions/*/policies")))
 POLICIES = Catalogue([policy for folder in FOLDERS for policy in load_catalogue(folder)])
 SECRETS = Engine(
-    ENGINE.version, COUNTERS, read_secrets(Settings(fingerprint_secret_file=GOLDEN / "secrets.toml"))
+    ENGINE.version,
+    COUNTERS,
+    read_secrets(Settings(fingerprint_secret_file=GOLDEN / "secrets.toml")),
+    models=builtin_models(),
 )
 
 
