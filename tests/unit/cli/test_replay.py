@@ -13,8 +13,6 @@ import pytest
 from support.commands import Ended, apportion, command, environment
 from support.composing import candidate
 from support.recording import altered, asked
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
 
 NEVER = [candidate(name, 20, shrink="never") for name in "abc"]
 LOST = "1 lost (budget_exceeded 1)"
@@ -140,7 +138,8 @@ def test_changes_may_be_joined_and_sessions_evolve() -> None:
 
 
 def test_a_replay_counts_by_any_counter_of_a_policy(tmp_path: Path) -> None:
-    words = Tokenizer(WordLevel({"?": 0}, "?"))
+    tokenizers = pytest.importorskip("tokenizers")
+    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"?": 0}, "?"))
     words.save(str(tmp_path / "own.json"))
     own = ("--counter", "file:mine", "--counters", f"mine={tmp_path / 'own.json'}")
     for arguments, counter in (

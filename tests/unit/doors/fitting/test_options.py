@@ -3,7 +3,6 @@
 from typing import Any, Literal
 
 import pytest
-from langchain_core.messages import HumanMessage, SystemMessage
 from support.fitted_chats import cost
 
 from apportion import FitOptions, fit
@@ -96,9 +95,14 @@ def test_artifacts_replace_a_blank_system_prompt(blank: str) -> None:
         body = [{"role": "system", "content": blank}, *chat]
         fitted = fit(body, 400, artifacts=FACT, options=FitOptions(place="system"))
         assert fitted.messages == [system, *chat]
-    langchain = [SystemMessage(blank), HumanMessage("When?")]
-    fitted = fit(langchain, 400, artifacts=FACT, options=FitOptions(place="system"))
-    assert fitted.messages == [SystemMessage("We close at 6 pm."), HumanMessage("When?")]
+
+
+def test_artifacts_are_a_system_message_of_langchain_in_place_of_a_blank_one() -> None:
+    langchain = pytest.importorskip("langchain_core.messages")
+    question = langchain.HumanMessage("When?")
+    chat = [langchain.SystemMessage(" "), question]
+    fitted = fit(chat, 400, artifacts=FACT, options=FitOptions(place="system"))
+    assert fitted.messages == [langchain.SystemMessage("We close at 6 pm."), question]
 
 
 def test_artifacts_are_joined_to_a_text_and_not_to_another_block_with_a_field_of_that_name() -> None:
