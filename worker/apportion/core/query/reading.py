@@ -33,7 +33,7 @@ def read_contents(
 
 
 def groups_of(sizes: Sequence[int], most: int) -> Iterator[slice]:
-    """Yield slices of neighbours; each but the last ends with the first that passes a sum of sizes."""
+    """Yield slices of neighbours. A slice ends as soon as its sizes add up to more than `most`."""
     first = total = 0
     for end, size in enumerate(sizes, 1):
         total += size

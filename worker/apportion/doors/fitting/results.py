@@ -62,8 +62,8 @@ class FitOptions(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_u
     """The model that reads the messages, and by which they are counted. By default the `model` of a body, if
     the table of models has it."""
     continues: bool = True
-    """If a call without a session is one of several for a chat. Its window then begins at a step that moves
-    seldom, and has up to 12 % of the limit free. False: the window is full."""
+    """For a call without a session: if later calls may continue the chat. The window then begins at a step
+    that moves seldom, and leaves up to 12 % of the limit free. False: the window is full."""
     artifacts_tokens: int | None = None
     """The part of the limit that is for artifacts; by default a quarter."""
     policy: str = "fit"

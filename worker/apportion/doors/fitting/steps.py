@@ -101,14 +101,14 @@ class FitCall(Struct, frozen=True, dict=True):
         return self.model.provider or self.chat.shape.provider
 
     @property
-    def is_once(self) -> bool:
-        """True if no call continues the session."""
-        return self.session_id == self.request_id
+    def has_session(self) -> bool:
+        """True if the caller named a session. Else the request's id is the session of this call alone."""
+        return self.session_id != self.request_id
 
     @property
     def window(self) -> Opt[Literal["full", "steps"]]:
         """The window of a chat without a session."""
-        if not self.is_once:
+        if self.has_session:
             return UNSET
         return "steps" if self.options.continues else "full"
 
@@ -342,9 +342,9 @@ def _cached(
 ) -> tuple[list[SentMessage], Any, dict[str, Any]]:
     """Return messages and system prompt with marks, and the fields of the body for the provider's cache.
 
-    They stay as they are without a model, and if no call continues the session.
+    They stay as they are without a model, and without a session.
     """
-    if call.is_once or composed.tokens.model is UNSET:
+    if not call.has_session or composed.tokens.model is UNSET:
         return sent, system, {}
     rows = [row for row in (call.model.row, *call.models.rows) if row and row.name == composed.tokens.model]
     marks_max = rows[0].cache.marks if rows and rows[0].cache else 0

@@ -97,9 +97,7 @@ def keep_history(
     if slack:
         stays = None if task.own.session.is_cold else may_stay
         if task.own.conversation.window == "steps":
-            stays = _step_that_fits(
-                plan, counted.costs, costs, room_tokens, task.limit_tokens * slack // 1_000
-            )
+            stays = _step_that_fits(plan, counted.costs, costs, room_tokens, _step_tokens(task))
         slack = 0 if task.own.conversation.window == "full" else slack
         full, withheld = _keep_window(plan, costs, room_tokens, slack, stays, needs_half=bool(largest_tokens))
     else:
@@ -159,8 +157,14 @@ def _target_tokens(
     window = task.own.conversation.window
     if not table.fill or window is UNSET:
         return table.fill * room_tokens // 1_000
-    step_tokens = 1 if window == "full" else max(1, task.limit_tokens * task.policy.prefix.slack // 1_000)
-    return cost_tokens - -(-(cost_tokens - room_tokens) // step_tokens) * step_tokens
+    step_tokens = 1 if window == "full" else _step_tokens(task)
+    steps = -((room_tokens - cost_tokens) // step_tokens)  # rounded up
+    return cost_tokens - steps * step_tokens
+
+
+def _step_tokens(task: ConversationTask) -> int:
+    """Return the tokens between two steps of a window by steps."""
+    return max(1, task.limit_tokens * task.policy.prefix.slack // 1_000)
 
 
 def _too_large(counted: CountedChat, costs: Sequence[int], largest_tokens: int) -> dict[int, Margin]:
@@ -211,7 +215,7 @@ def _step_that_fits(
         if before_tokens >= next_tokens and index in allowed:
             if left_tokens <= room_tokens:
                 return index
-            next_tokens = (before_tokens // max(1, step_tokens) + 1) * max(1, step_tokens)
+            next_tokens = (before_tokens // step_tokens + 1) * step_tokens
         before_tokens += uncleared[index]
         left_tokens -= costs[index]
     return None

@@ -33,7 +33,7 @@ class Repaired(Struct, frozen=True):
     left_out: dict[int, Bound]
     moved: frozenset[int]
     compaction: int | None = None
-    """The message that replaces those that are left out by their subject."""
+    """The index of the message with the compaction that replaces messages."""
 
 
 def repair(conversation: Conversation, chat: Chat) -> Repaired | None:
@@ -42,9 +42,12 @@ def repair(conversation: Conversation, chat: Chat) -> Repaired | None:
     for index, (caller, _) in chat.callers.items():
         results.setdefault(caller, []).append(index)
     left_out = _unreadable(chat, results)
-    compaction = _compaction(conversation, chat, left_out)
+    messages = (*conversation.messages, as_message(conversation.new_message))
+    compaction = _compaction(messages, chat, left_out)
     if compaction is not None:
-        replaced = _replaced(conversation, chat, results, compaction) - left_out.keys()
+        is_openai = any("content" not in block for block in _compactions(messages[compaction]))
+        stays = {*conversation.pinned, *(_of_user(chat) if is_openai else ())}
+        replaced = _replaced(compaction, stays, results) - left_out.keys()
         left_out |= dict.fromkeys(replaced, Bound.SUBJECT)
     order = [index for index in range(len(chat.roles)) if index not in left_out]
     place = {index: position for position, index in enumerate(order)}
@@ -84,20 +87,20 @@ def _unreadable(chat: Chat, results: Mapping[int, Sequence[int]]) -> dict[int, B
     return left_out
 
 
-def _compaction(conversation: Conversation, chat: Chat, left_out: Container[int]) -> int | None:
+def _compaction(messages: Sequence[Mapping[str, Any]], chat: Chat, left_out: Container[int]) -> int | None:
     """Return the index of the last message with a compaction; None if there is none.
 
     Only the assistant's messages count, and no failed compaction, which is empty.
     """
-    messages = (*conversation.messages, as_message(conversation.new_message))
-    broken = {
-        index for span in links_of(chat) if not span.complete for index in range(span.first, span.last + 1)
-    }
-    for index in reversed(range(len(messages))):
-        is_sent = chat.roles[index] == "assistant" and index not in left_out and index not in broken
-        if is_sent and _compactions(messages[index]):
-            return index
-    return None
+    found = [
+        index
+        for index, message in enumerate(messages)
+        if chat.roles[index] == "assistant" and index not in left_out and _compactions(message)
+    ]
+    if not found:
+        return None
+    broken = [range(span.first, span.last + 1) for span in links_of(chat) if not span.complete]
+    return max([index for index in found if not any(index in span for span in broken)], default=None)
 
 
 def _compactions(message: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -110,23 +113,19 @@ def _compactions(message: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [block for block in found if block.get("content", True)]
 
 
-def _replaced(
-    conversation: Conversation, chat: Chat, results: Mapping[int, Sequence[int]], compaction: int
-) -> set[int]:
-    """Return the messages that a compaction replaces.
+def _of_user(chat: Chat) -> list[int]:
+    """Return the indices of the messages that a compacted window of OpenAI has before its compaction."""
+    return [index for index, role in enumerate(chat.roles) if role not in ("assistant", "tool")]
 
-    Pinned messages stay, with their calls and results. So do calls with a result behind the compaction, and
-    the user's messages before an item of OpenAI, whose compacted window has them, too.
+
+def _replaced(compaction: int, stays: set[int], results: Mapping[int, Sequence[int]]) -> set[int]:
+    """Return the messages that a compaction replaces: all before it, except those that stay.
+
+    A message stays with its call and all results. So does a call with a result behind the compaction.
     """
-    messages = (*conversation.messages, as_message(conversation.new_message))
-    stays = set(conversation.pinned)
-    if any("content" not in block for block in _compactions(messages[compaction])):
-        stays |= {index for index, role in enumerate(chat.roles) if role not in ("assistant", "tool")}
-    for caller, own in results.items():
-        group = {caller, *own}
-        if own[-1] > compaction or not stays.isdisjoint(group):
-            stays |= group
-    return set(range(compaction)) - stays
+    groups = [{caller, *own} for caller, own in results.items()]
+    kept = [group for group in groups if max(group) > compaction or not stays.isdisjoint(group)]
+    return set(range(compaction)).difference(stays, *kept)
 
 
 def in_given_order(answer: Verdicts, repaired: Repaired, roles: Sequence[str]) -> Verdicts:

@@ -27,7 +27,7 @@ from apportion.core.strategy_api.strategy import set_costs
 from apportion.core.strategy_api.task import Prepared
 
 if TYPE_CHECKING:  # numpy, which requests without a query never need
-    from apportion.core.query.relevance import Document, Relevances
+    from apportion.core.query.relevance import Relevances
 
 MARKER_TOKENS = 8
 """The extra tokens that a passage is charged, for the markers of omitted lines."""
@@ -199,21 +199,23 @@ def _sizes(task: LanesTask, artifact: Artifact, characters: int, left_tokens: in
 def _relevances(
     policy: LanesPolicy, offered: Sequence[Artifact], contents: Sequence[ContentTerms], terms: Sequence[str]
 ) -> "Relevances":
-    from apportion.core.query.relevance import relevances  # noqa: PLC0415 - loads numpy
+    from apportion.core.query.relevance import Document, relevances  # noqa: PLC0415 - loads numpy
 
-    documents = list(map(_document, offered, contents))
+    documents = [
+        Document(content, *_file_and_turn(artifact))
+        for artifact, content in zip(offered, contents, strict=True)
+    ]
     return relevances(terms, documents, policy.query.rule)
 
 
-def _document(artifact: Artifact, content: ContentTerms) -> "Document":
-    from apportion.core.query.relevance import Document  # noqa: PLC0415 - loads numpy
-
+def _file_and_turn(artifact: Artifact) -> tuple[str, str, str | None, int]:
+    """Return a candidate's path, home, sequence and place, as `query.relevance.Document` has them."""
     facts = artifact.prepared.facts
     path = facts.path or ""
     home = path or _NO_PATH + artifact.id
     if facts.chunk_index is UNSET:
-        return Document(content, path, home)
-    return Document(content, path, home, facts.source or path, facts.chunk_index)
+        return path, home, None, 0
+    return path, home, facts.source or path, facts.chunk_index
 
 
 def _units(
