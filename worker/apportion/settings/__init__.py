@@ -124,7 +124,7 @@ class Settings(ClusterSettings):
     each: kafka_correlationId for Spring's ReplyingKafkaTemplate. Answers go to their own topics only."""
     event_max_bytes: Annotated[int, Field(ge=1, le=16 << 20)] = _BOUNDS.event_max_bytes
     """Largest event, in bytes. An event that exceeds this or one of the following bounds is a dead letter.
-    More than 4 MiB need no Kafka: topics have at most that."""
+    Topics take events of at most 4 MiB. Larger ones are for commands without Kafka."""
     candidates_max: Positive = _BOUNDS.candidates_max
     """Largest number of candidates in a request."""
     messages_max: Positive = _BOUNDS.messages_max

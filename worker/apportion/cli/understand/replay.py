@@ -140,11 +140,13 @@ def _change(
 
 
 def _require_counter(settings: "Settings", name: str | None) -> None:
-    """Load the counter of that name; refuse another one, except `model`."""
+    """Refuse a name that is neither a counter of the settings nor `model`."""
     from apportion.core.strategy_api.policy import BY_MODEL
-    from apportion.engine.assembly import create_engine
+    from apportion.engine.counters import counters_with
 
-    if name is not None and name != BY_MODEL and name not in (counters := create_engine(settings).counters):
+    if name in (None, BY_MODEL):
+        return
+    if name not in (counters := counters_with(settings.counter_files)):
         known = ", ".join((*counters, BY_MODEL))
         raise typer.BadParameter(f"expected one of {known}", param_hint="--counter")
 

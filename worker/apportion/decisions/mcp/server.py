@@ -53,7 +53,7 @@ from apportion.decisions.replay.origin import (
 from apportion.decisions.replay.recorded_files import verification_of
 from apportion.decisions.replay.whatif import Change
 from apportion.decisions.replay.why import UnknownCandidateError, entries_of, is_open
-from apportion.engine.assembly import create_engine
+from apportion.engine.counters import counters_with
 from apportion.engine.counters.libraries import CounterFileError
 from apportion.engine.policies import read_policy
 from apportion.printable import printable
@@ -258,7 +258,7 @@ class DecisionServer(MCPServer[Any]):
             raise ToolError("no_change: give policy_toml, budget_tokens, counter or without")
         assert self._recording is not None, "it is registered with a recording only"
         with _tool_errors():
-            counters = create_engine(self._recording.settings).counters
+            counters = counters_with(self._recording.settings.counter_files)
             if counter not in (None, BY_MODEL) and counter not in counters:
                 raise ToolError(f"unknown_counter: expected one of {', '.join((*counters, BY_MODEL))}")
             result, text = self._recording.replay(change)

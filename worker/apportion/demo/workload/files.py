@@ -35,7 +35,7 @@ _READ_MAX_BYTES = 8 << 20
 """A larger file is not read."""
 _RULE = QueryRule(drop_words=True, file_share=300)
 _PASSAGE_CHARACTERS = 2_400
-"""As in policy `search`, as the rule; in a small event, a sixteenth of it."""
+"""The size of a passage, as in policy `search`; in a small event, a sixteenth of the event."""
 _PASSAGE_MIN_CHARACTERS = 200
 _LINE_PASSAGE_CHARACTERS = 600
 """The largest passage of a long line. A line of code or data has no parts that are known."""

@@ -58,7 +58,7 @@ class Index:
         self._tree = tree
 
     def put(self, path: str, oid: str | None) -> None:
-        """Save a blob as a file, or remove the file. A blob that is not text, or not by hand, removes it."""
+        """Save a blob as a file, or remove the file. A blob that is no text or machine-made removes it."""
         if oid is not None and oid == self.oid(path):
             return
         if (old := self._profiles.pop(path, None)) is not None:

@@ -79,7 +79,7 @@ class MomentQuery:
 
 
 def is_edit(repository: Repository, change: FileChange) -> bool:
-    """Return whether both sides of a change are texts by hand or absent, and differ."""
+    """Return whether both sides of a change are absent or texts that no program made, and differ."""
     old, new = repository.text(change.old), repository.text(change.new)
     if old is None or new is None or old == new:
         return False
