@@ -22,9 +22,9 @@ from apportion.core.results import ContextComposed, ContextDecision, Reason, Sta
 from apportion.core.session.row import Carried, Charge, SeenRequest, Session, after_answer, after_duplicate
 from apportion.core.strategy_api.policy import Policy
 from apportion.core.strategy_api.task import Prepared, SessionPart, Task
+from apportion.core.strategy_api.text_part import compose_text
 from apportion.core.strategy_api.verdict import Verdicts
 from apportion.core.text import labelled
-from apportion.core.text.scaled_counter import WHOLE, scale_tokens
 from apportion.core.text.tokens import Estimator
 
 _WITHHELD = {
@@ -119,22 +119,13 @@ def _choose(
 def _composed(accepted: Accepted, task: Task[Policy, Any]) -> tuple[Verdicts, bool]:
     """Return the strategy's answer, and whether the limit leaves room for a token of it.
 
-    If a model's scale corrects the counts of a text, the total is corrected.
-
-    The strategy composes in the counter's tokens, within `(limit - frame) * 1000 // scale.text`. The tokens
-    used are multiplied by the scale, rounded up, and the frame of a request with one message is added. So
-    they are at most the limit. Tokens of candidates and groups stay the counter's. A chat corrects each
-    message by itself; see `strategies.conversation`.
+    If a model's scale corrects the counts of a text, the total is corrected. The frame of a request with one
+    message is added. A chat corrects each message by itself; see `strategies.conversation`.
     """
-    model = task.model
-    if model is None or model.scale is None or "conversation" in accepted.strategy.reads:
-        return accepted.strategy.compose(task), True
-    fixed, permille = model.frame.request + model.frame.message, model.scale.text
-    limit_tokens = max(task.limit_tokens - fixed, 0) * WHOLE // permille
-    answer = accepted.strategy.compose(replace(task, limit_tokens=limit_tokens))
-    if not answer.used_tokens:
-        return answer, limit_tokens > 0
-    return replace(answer, used_tokens=scale_tokens(answer.used_tokens, permille) + fixed), True
+    model, strategy = task.model, accepted.strategy
+    if model is None or model.scale is None or "conversation" in strategy.reads:
+        return strategy.compose(task), True
+    return compose_text(strategy.compose, task, model.frame.request + model.frame.message)
 
 
 def _task(accepted: Accepted, measure: Measure, memory: Memory) -> Task[Policy, Any]:

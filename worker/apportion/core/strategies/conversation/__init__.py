@@ -29,10 +29,10 @@ message that does not fit, and counts no overhead for the new message. These rul
   its group's margin. A system prompt without room is `no_room`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from apportion.core.events import ContextRequest
@@ -50,9 +50,9 @@ from apportion.core.strategies.conversation.kept_history import (
     KeptHistory,
     place_of,
 )
-from apportion.core.strategies.conversation.messages import Chat, MessageCounters, check_pins, read
+from apportion.core.strategies.conversation.messages import MessageCounters, check_pins, read
 from apportion.core.strategies.conversation.policy import ConversationPolicy, Parts
-from apportion.core.strategies.conversation.repair import in_given_order, repair
+from apportion.core.strategies.conversation.repair import Repaired, in_given_order, repair
 from apportion.core.strategies.conversation.shortening import Chosen, choose
 from apportion.core.strategies.conversation.verdicts import (
     group_bounds,
@@ -95,56 +95,88 @@ class ConversationStrategy(WithoutCandidates):
         Raises:
             EventError: a message is malformed, or a pinned index has no message.
         """
-        as_read = task.model is not None
-        if task.model is not None:
-            task = replace(task, policy=task.policy.for_model(task.model))
-        conversation = task.own.conversation
-        chat = read(conversation.messages, as_message(conversation.new_message), as_read=as_read)
-        check_pins(conversation.pinned, len(conversation.messages))
-        repaired = repair(conversation, chat) if task.policy.conversation.repair else None
-        if repaired is None:
-            return _composed(task, chat)
+        return prepare(task).compose(task.limit_tokens)
+
+
+class PreparedChat(Struct, frozen=True):
+    """A chat that is read and counted, before anything of it is chosen."""
+
+    task: ConversationTask
+    counted: CountedChat
+    prompt: PromptCuts
+    repaired: Repaired | None
+    roles: Sequence[str]
+    """The roles of all given messages."""
+
+    @property
+    def mandatory_tokens(self) -> int:
+        """The cost of the new message, its group and the pinned messages."""
+        return sum([self.counted.costs[index] for index in self.counted.mandatory])
+
+    def compose(self, limit_tokens: int) -> Verdicts:
+        """Return the verdicts under a limit; if it is 0, nothing is sent."""
+        answer = _composed(replace(self.task, limit_tokens=limit_tokens), self.counted, self.prompt)
+        return answer if self.repaired is None else in_given_order(answer, self.repaired, self.roles)
+
+
+def prepare(task: ConversationTask) -> PreparedChat:
+    """Read, repair and count a chat. Without a limit, nothing is counted.
+
+    Raises:
+        EventError: a message is malformed, or a pinned index has no message.
+    """
+    as_read = task.model is not None
+    if task.model is not None:
+        task = replace(task, policy=task.policy.for_model(task.model))
+    conversation = task.own.conversation
+    chat = read(conversation.messages, as_message(conversation.new_message), as_read=as_read)
+    check_pins(conversation.pinned, len(conversation.messages))
+    repaired, roles = None, chat.roles
+    if task.policy.conversation.repair:
+        repaired = repair(conversation, chat)
+    if repaired is not None:
         conversation = repaired.conversation
-        own = replace(task.own, conversation=conversation)
-        repaired_chat = read(conversation.messages, as_message(conversation.new_message), as_read=as_read)
-        answer = _composed(replace(task, own=own), repaired_chat)
-        return in_given_order(answer, repaired, chat.roles)
-
-
-def _composed(task: ConversationTask, chat: Chat) -> Verdicts:
-    """Return the verdicts on a chat in the order in which it is sent."""
-    conversation, policy = task.own.conversation, task.policy
-    parts = policy.parts(task.total_tokens)
-    cut_plan = plan(chat, conversation.pinned, with_links=policy.conversation.repair)
+        task = replace(task, own=replace(task.own, conversation=conversation))
+        chat = read(conversation.messages, as_message(conversation.new_message), as_read=as_read)
+    cut_plan = plan(chat, conversation.pinned, with_links=task.policy.conversation.repair)
+    counters, system_prompt = _counters(task), conversation.system_prompt
     if not task.limit_tokens:
-        uncounted = (0,) * len(chat.texts)
-        counted = CountedChat(chat, cut_plan, costs=uncounted)
-        return _verdicts(counted, Shrunk(conversation.system_prompt, 0), Room(), parts)
-    counters = _counters(task)
-    counter = counters.text
-    prompt = Shrunk(conversation.system_prompt, counter.count(conversation.system_prompt))
+        counted = CountedChat(chat, cut_plan, costs=(0,) * len(chat.texts))
+        return PreparedChat(
+            task, counted, PromptCuts(Shrunk(system_prompt, 0), counters.text), repaired, roles
+        )
+    prompt = Shrunk(system_prompt, counters.text.count(system_prompt))
     texts = chat.count_texts(counters)
-    contents = chat.content_costs(texts, counters, policy)
-    costs = chat.costs(contents, counters, policy, _frame(task))
+    contents = chat.content_costs(texts, counters, task.policy)
+    costs = chat.costs(contents, counters, task.policy, _frame(task))
     counted = CountedChat(chat, cut_plan, texts, contents, costs, contents, counters=counters)
-    chosen = choose(task, counted, PromptCuts(prompt, counter), parts)
+    return PreparedChat(task, counted, PromptCuts(prompt, counters.text), repaired, roles)
+
+
+def _composed(task: ConversationTask, counted: CountedChat, cuts: PromptCuts) -> Verdicts:
+    """Return the verdicts on a chat in the order in which it is sent."""
+    policy, prompt = task.policy, cuts.whole
+    parts = policy.parts(task.total_tokens)
+    if not task.limit_tokens:
+        return _verdicts(counted, prompt, Room(), parts)
+    chosen = choose(task, counted, cuts, parts)
     counted, room, kept = chosen.counted, chosen.room, chosen.kept
     if kept is None:
         return _verdicts(counted, prompt, room, parts)
-    in_place = bool(conversation.pinned_in_place)
+    in_place = bool(task.own.conversation.pinned_in_place)
     answer = _verdicts(counted, prompt, room, parts, kept=kept, in_place=in_place)
     sent = SentChat(
         room.system_prompt,
         room.system_tokens,
-        cut_plan.pinned,
+        counted.plan.pinned,
         kept.kept[::-1],
-        cut_plan.mandatory,
+        counted.plan.mandatory,
         answer.used_tokens,
     )
     if in_place:
-        sent = with_pins_in_place(sent, len(costs))
+        sent = with_pins_in_place(sent, len(counted.costs))
     elif policy.compares_messages:
-        sent = with_rest(sent, len(costs))
+        sent = with_rest(sent, len(counted.costs))
     return _with_report(task, answer, chosen, sent)
 
 
