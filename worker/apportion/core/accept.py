@@ -26,13 +26,25 @@ from apportion.core.event_time import event_time_us
 from apportion.core.events import Candidate, ContextRequest
 from apportion.core.fingerprints import Secrets
 from apportion.core.history import History, history_of
+from apportion.core.models import Model
 from apportion.core.results import Limits, Status
 from apportion.core.session.row import SeenRequest, Session, session_at
 from apportion.core.strategies import STRATEGIES
 from apportion.core.strategy_api.policy import Policy
 from apportion.core.strategy_api.strategy import Strategy
 
-STRATEGY_FIELDS = ("candidates", "constraints", "vitals", "query", "layers", "conversation")
+STRATEGY_FIELDS = (
+    "candidates",
+    "constraints",
+    "vitals",
+    "query",
+    "layers",
+    "conversation",
+    "tools",
+    "tool_choice",
+    "response_tokens",
+    "material_tokens",
+)
 """Fields of a request that only some strategies read; the other strategies refuse them."""
 _NO_CONSTRAINTS_DIGEST = digest(canonical_json(NO_CONSTRAINTS))
 
@@ -90,8 +102,11 @@ def recognise(request: ContextRequest, session: Session, secrets: Secrets) -> Re
     )
 
 
-def accept(asked: RecognisedRequest, policy: Policy) -> Accepted:
-    """Check a recognised request under its policy, and prepare its candidates; raise EventError."""
+def accept(asked: RecognisedRequest, policy: Policy, model: Model | None) -> Accepted:
+    """Check a recognised request under its policy, and prepare its candidates; raise EventError.
+
+    `model` is the row by which the policy counts.
+    """
     request, before, strategy = asked.request, asked.before, STRATEGIES[policy.strategy]
     _check_fields(request, strategy)
     if policy.marks_items and asked.secret is None:
@@ -105,9 +120,10 @@ def accept(asked: RecognisedRequest, policy: Policy) -> Accepted:
         return strategy.unsuitable(candidate, policy)
 
     judge = Judge(check, policy.age_edges_us)
-    pool = before.pool if asked.seen is None and "candidates" in strategy.reads else ()
+    # a request that may leave out its candidates uses the pool only if it gives them, if only empty
+    pool = before.pool if asked.seen is None and request.candidates is not UNSET else ()
     prepared = prepare(asked.own, pool, constraints, judge, asked.event_us)
-    limits = policy.limits(request.budget_tokens)
+    limits = policy.limits(request.budget_tokens, model)
     limit_tokens, status = _limit(limits, before) if asked.seen is None else (0, Status.DUPLICATE)
     if limits.backoff_prompts and status is Status.COMPOSED:
         prepared = without_backed_off(prepared, before.backed_off(limits.backoff_prompts))
@@ -117,7 +133,7 @@ def accept(asked: RecognisedRequest, policy: Policy) -> Accepted:
 def accept_again(asked: RecognisedRequest, policy: Policy) -> Accepted:
     """Return a repeated request as accepted, even if the policy has changed and would refuse it now."""
     strategy = STRATEGIES[policy.strategy]
-    limits = policy.limits(asked.request.budget_tokens)
+    limits = policy.limits(asked.request.budget_tokens, None)
     return Accepted(asked, policy, strategy, sent_again(asked.own), limits, 0, Status.DUPLICATE)
 
 
@@ -155,6 +171,9 @@ def _input_digest(request: ContextRequest, own: RequestCandidates, history: Hist
         parts["layers"] = Raw(canonical_json_of_any(layers))
     if history is not None:
         parts["conversation"] = history.digests()
+    for name in ("tools", "tool_choice"):
+        if (given := getattr(request, name)) is not UNSET:
+            parts[name] = digest(canonical_json_of_any(given, f"$.{name}"))
     return digest(canonical_json(replace(request, requested_at=UNSET, **parts)))
 
 

@@ -9,12 +9,13 @@ from msgspec.structs import replace
 
 from apportion.core.accept import Accepted
 from apportion.core.accountant import Composition, entries_of, reason_counts
-from apportion.core.canonical_json import canonical_json
+from apportion.core.canonical_json import canonical_json, canonical_json_of_any
 from apportion.core.digests import digest, text_digest
 from apportion.core.engine import Engine, Measure
 from apportion.core.event_time import utc
 from apportion.core.events import MendedRequest, Opt, Trigger
 from apportion.core.fingerprints import fingerprint, key_id
+from apportion.core.history import Sent
 from apportion.core.results import (
     SCHEMA_VERSION,
     Breakpoint,
@@ -36,7 +37,16 @@ from apportion.core.results import (
 from apportion.core.session.row import Session
 
 _RENDERED = (Status.COMPOSED, Status.EMPTY)
-_RECORDED_AS_MADE = ("groups", "score_parts", "certificate", "prefix", "window", "tool_results", "query")
+_RECORDED_AS_MADE = (
+    "groups",
+    "parts",
+    "score_parts",
+    "certificate",
+    "prefix",
+    "window",
+    "tool_results",
+    "query",
+)
 """The fields of a composition that its decision copies."""
 
 
@@ -57,6 +67,18 @@ class AnswerParts(Struct, frozen=True):
         seen = self.accepted.asked.seen
         return UNSET if seen is None else seen.decision_id
 
+    @property
+    def sent(self) -> Sent | None:
+        """What is emitted of the history; None without one."""
+        kept = self.made.kept
+        return None if kept is UNSET else Sent(kept, self.made.rewritten, self.made.material)
+
+    @property
+    def tools(self) -> Opt[tuple[dict[str, Any], ...]]:
+        """The tools that are emitted; absent if the request has none."""
+        given, chosen = self.accepted.asked.request.tools, self.made.tools
+        return UNSET if given is UNSET or chosen is UNSET else tuple([given[index] for index in chosen])
+
 
 def composed_event(answer: AnswerParts) -> ContextComposed:
     """Return the composed event: the context that answers the request."""
@@ -71,6 +93,7 @@ def composed_event(answer: AnswerParts) -> ContextComposed:
         policy=accepted.policy.ref,
         status=answer.status,
         text=made.text if rendered else UNSET,
+        tools=answer.tools if rendered else UNSET,
         system_prompt=made.system_prompt if rendered else UNSET,
         messages=_messages(answer) if rendered else UNSET,
         items=made.items,
@@ -182,21 +205,23 @@ def _prefix_tokens(made: Composition) -> int:
 
 
 def _messages(answer: AnswerParts) -> Opt[tuple[dict[str, Any], ...]]:
-    history, kept = answer.accepted.asked.history, answer.made.kept
-    return UNSET if history is None or kept is UNSET else history.standing(kept, answer.made.rewritten)
+    history, sent = answer.accepted.asked.history, answer.sent
+    return UNSET if history is None or sent is None else history.standing(sent)
 
 
 def _output_digest(composed: ContextComposed, answer: AnswerParts) -> str:
-    """Return the digest of the composed event, in which text, system prompt and messages are digests."""
+    """Return the digest of the composed event, in which texts, tools and messages are digests."""
     text, system_prompt, messages = composed.text, composed.system_prompt, composed.messages
     if text is not UNSET:
         text = text_digest(text)
     if system_prompt is not UNSET:
         system_prompt = text_digest(system_prompt)
-    history, kept = answer.accepted.asked.history, answer.made.kept
-    if messages is not UNSET and history is not None and kept is not UNSET:
-        messages = history.digest_of_standing(kept, answer.made.rewritten)  # type: ignore[assignment] # their digest
+    history, sent = answer.accepted.asked.history, answer.sent
+    if messages is not UNSET and history is not None and sent is not None:
+        messages = history.digest_of_standing(sent)  # type: ignore[assignment] # their digest
     digested = replace(composed, text=text, system_prompt=system_prompt, messages=messages)
+    if composed.tools is not UNSET:
+        digested = replace(digested, tools=digest(canonical_json_of_any(composed.tools)))
     return digest(canonical_json(digested))
 
 

@@ -9,6 +9,7 @@ class Bounds(msgspec.Struct, frozen=True):
     event_max_bytes: int = 1 << 20
     candidates_max: int = 10_000
     messages_max: int = 10_000
+    tools_max: int = 2_000
     constraints_max: int = 1_000
     id_max_characters: int = 256
     name_max_characters: int = 256

@@ -68,7 +68,7 @@ def compose(
     asked, memory = recognise(request, session, engine.secrets), memory or Memory()
     try:
         measure = engine.measure(request, policy)
-        accepted = accept(asked, policy)
+        accepted = accept(asked, policy, measure.counted)
         phase("prepare")
         made, key, hit = _choose(accepted, engine, measure, memory)
     except EventError:
@@ -104,7 +104,7 @@ def _choose(
         if cached is not None:
             return cached, key, True
     answer, has_room = _composed(accepted, task)
-    if "candidates" in accepted.strategy.reads:
+    if accepted.strategy.reads.isdisjoint({"conversation", "layers"}):  # they have verdicts of more
         assert len(answer.verdicts) == len(task.candidates), "a strategy accounts for every candidate"
     if accepted.status is Status.COMPOSED:
         withheld = None if has_room else Reason.BUDGET_EXCEEDED

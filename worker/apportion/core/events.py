@@ -261,7 +261,15 @@ class ContextRequest(Closed, frozen=True, tag_field="type", tag="context-request
     layers: Opt[dict[Label, LayerContent]] = UNSET
     """The layers by name (`layers`)."""
     conversation: Opt[Conversation] = UNSET
-    """The chat history (`conversation`)."""
+    """The chat history (`conversation`, `request`)."""
+    tools: Opt[tuple[dict[str, Any], ...]] = UNSET
+    """The definitions of tools, as the provider takes them (`request`)."""
+    tool_choice: Opt[str | dict[str, Any] | None] = UNSET
+    """The choice of a tool, as the provider takes it (`request`); the tools that it names are sent."""
+    response_tokens: Opt[Tokens] = UNSET
+    """The greatest answer, which replaces the policy's `response_tokens` (`request`)."""
+    material_tokens: Opt[Tokens] = UNSET
+    """The tokens that the history leaves to the candidates, which replace the policy's share (`request`)."""
 
 
 class MendedRequest(ContextRequest, frozen=True, tag_field="type", tag="context-request"):

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from apportion.core.canonical_json import canonical_json, canonical_json_of_any, canonical_json_of_elements
 from apportion.core.digests import digest
@@ -24,6 +25,17 @@ def as_message(new_message: str | dict[str, Any]) -> dict[str, Any]:
 _DIGESTED = ("pinned", "pinned_in_place", "window", "keep_results")
 
 
+class Sent(Struct, frozen=True):
+    """What is emitted of a history: indices in the order of the output, the new contents by index.
+
+    `material` is a text that is emitted as a message of the user, and the number of messages before it.
+    """
+
+    kept: Sequence[int]
+    rewritten: Mapping[int, Any] = {}
+    material: tuple[int, str] | None = None
+
+
 class History(Struct, frozen=True):
     """The messages of a request, their canonical JSON, and a hash of the beginning of the array of all."""
 
@@ -41,28 +53,33 @@ class History(Struct, frozen=True):
             "new_message": digest(self.new_message),
         }
 
-    def standing(self, kept: Sequence[int], rewritten: Mapping[int, Any] = {}) -> tuple[dict[str, Any], ...]:
-        """Return the messages at `kept`, then the new one; `rewritten` has new contents by index."""
-        messages = self.conversation.messages
-        sent = [*[messages[index] for index in kept], as_message(self.conversation.new_message)]
-        for position, index in enumerate((*kept, len(messages)) if rewritten else ()):
+    def standing(self, sent: "Sent") -> tuple[dict[str, Any], ...]:
+        """Return the emitted messages: those of the history, the new one, and a text at its place."""
+        messages, rewritten = self.conversation.messages, sent.rewritten
+        standing = [*[messages[index] for index in sent.kept], as_message(self.conversation.new_message)]
+        for position, index in enumerate((*sent.kept, len(messages)) if rewritten else ()):
             if index in rewritten:
-                sent[position] = {**sent[position], "content": rewritten[index]}
-        return tuple(sent)
+                standing[position] = {**standing[position], "content": rewritten[index]}
+        if sent.material is not None:
+            standing.insert(sent.material[0], as_message(sent.material[1]))
+        return tuple(standing)
 
-    def digest_of_standing(self, kept: Sequence[int], rewritten: Mapping[int, Any] = {}) -> str:
+    def digest_of_standing(self, sent: "Sent") -> str:
         """Return the digest of the canonical JSON of the emitted messages."""
-        if rewritten:
-            standing = self.standing(kept, rewritten)
-            each = [
-                canonical_json_of_any(message) if index in rewritten else self._each(index)
-                for index, message in zip((*kept, len(self.each)), standing, strict=True)
-            ]
-            return digest(b"[" + b",".join(each) + b"]")
+        kept, rewritten = sent.kept, sent.rewritten
         new_message = self._each(len(self.each))
-        if kept and tuple(kept) == tuple(range(len(self.each))):
+        is_given = not rewritten and sent.material is None
+        if is_given and kept and tuple(kept) == tuple(range(len(self.each))):
             return self._continued(b"," + new_message + b"]")
-        return digest(b"[" + b",".join([*[self.each[index] for index in kept], new_message]) + b"]")
+        each = [*[self.each[index] for index in kept], new_message]
+        if rewritten:
+            standing = self.standing(replace(sent, material=None))
+            for position, index in enumerate((*kept, len(self.each))):
+                if index in rewritten:
+                    each[position] = canonical_json_of_any(standing[position])
+        if sent.material is not None:
+            each.insert(sent.material[0], canonical_json(as_message(sent.material[1])))
+        return digest(b"[" + b",".join(each) + b"]")
 
     def _each(self, index: int) -> bytes:
         """Return the canonical JSON of a message as emitted, if it is not rewritten."""

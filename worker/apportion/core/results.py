@@ -65,6 +65,8 @@ class Reason(StrEnum):
     REDUNDANT = "redundant"
     SOURCE_MAX_REACHED = "source_max_reached"
     LANE_MAX_REACHED = "lane_max_reached"
+    TOOL_NOT_RELEVANT = "tool_not_relevant"
+    TOOLS_MAX_REACHED = "tools_max_reached"
     CATEGORY_BUDGET_REACHED = "category_budget_reached"
     BUDGET_EXCEEDED = "budget_exceeded"
     DISPLACED_BY_PREFIX = "displaced_by_prefix"
@@ -162,6 +164,7 @@ class ContextComposed(
     policy: PolicyRef
     status: Status
     text: Opt[str] = UNSET
+    tools: Opt[tuple[dict[str, Any], ...]] = UNSET
     system_prompt: Opt[str] = UNSET
     messages: Opt[tuple[dict[str, Any], ...]] = UNSET
     items: tuple[ComposedItem, ...]
@@ -194,6 +197,10 @@ class Bound(StrEnum):
     """The quota of the candidate's source in its lane."""
     LANE = "lane"
     """The ceiling of the candidate's lane."""
+    RELEVANCE = "relevance"
+    """There is no room for the tool, and the query does not match it."""
+    TOOLS = "tools"
+    """The maximum of all tools, or what the fixed parts leave of the limit."""
     CATEGORY = "category"
     """The budget of the candidate's category, including the reserve that it may use."""
     LIMIT = "limit"
@@ -320,6 +327,20 @@ class Group(Result, frozen=True, kw_only=True, omit_defaults=False, gc=False):
     selected: int
     rejected: int
     shortfall: Opt[Shortfall] = UNSET
+
+
+class Part(Struct, frozen=True, gc=False):
+    """A part of a request, in tokens as the model counts them.
+
+    `room` is the most that it may have, `fixed` what must be in it, `used` what is in it, and `available` the
+    cost of all that was given for it; what is not counted costs nothing.
+    """
+
+    name: str
+    room: int
+    fixed: int
+    used: int
+    available: int
 
 
 class DecisionTokens(Result, frozen=True, kw_only=True, omit_defaults=False):
@@ -536,12 +557,14 @@ class WindowBreak(StrEnum):
     POLICY_CHANGED = "policy_changed"
     FIRST = "first"
     TTL_EXPIRED = "ttl_expired"
+    TOOLS_CHANGED = "tools_changed"
     SYSTEM_CHANGED = "system_changed"
     PINS_CHANGED = "pins_changed"
     MESSAGES_CHANGED = "messages_changed"
     ROOM = "room"
     CLEARED = "cleared"
     SHORTENED = "shortened"
+    MATERIAL_CHANGED = "material_changed"
 
 
 class ChatWindow(Result, frozen=True, kw_only=True, omit_defaults=False, rename={"broken": "break"}):
@@ -611,6 +634,8 @@ class ContextDecision(Result, frozen=True, kw_only=True, tag_field="type", tag="
     tokens: DecisionTokens
     session: SessionLedger
     groups: tuple[Group, ...] = ()
+    parts: tuple[Part, ...] = ()
+    """The parts of a whole request, and the answer that it leaves room for (`request`)."""
     certificate: Opt[Certificate] = UNSET
     """The quality of the selection, if the policy asks for it."""
     score_parts: tuple[str, ...] = ()

@@ -8,6 +8,7 @@ from apportion.core.strategies.categories import CategoriesStrategy
 from apportion.core.strategies.conversation import ConversationStrategy
 from apportion.core.strategies.lanes import LanesStrategy
 from apportion.core.strategies.layers import LayersStrategy
+from apportion.core.strategies.request import RequestStrategy
 from apportion.core.strategies.tiers import TiersStrategy
 from apportion.core.strategy_api.levers import MEANINGS, Meaning
 from apportion.core.strategy_api.policy import Policy, PolicyError, Problem
@@ -21,6 +22,7 @@ STRATEGIES: Mapping[str, Strategy[Any, Any]] = {
         TiersStrategy(),
         LayersStrategy(),
         ConversationStrategy(),
+        RequestStrategy(),
     )
 }  # fmt: skip
 

@@ -27,6 +27,7 @@ from apportion.core.canonical_json import canonical_json_of_any
 from apportion.core.digests import digest
 from apportion.core.event_time import event_time_us
 from apportion.core.events import MAX_INTEGER, Opt, Timestamp
+from apportion.core.models import Model
 from apportion.core.results import Limits, PolicyRef
 from apportion.core.text.tokens import OWN_COUNTER, CounterName, ModelCounter
 
@@ -189,8 +190,11 @@ class Policy(PolicyTable):
     def _own_limits(self) -> Limits:
         return Limits(budget_tokens=self.budget_tokens, **self.session.model_dump())
 
-    def limits(self, asked_tokens: Opt[int]) -> Limits:
-        """Return the limits of a request that asks for that many tokens, and of its session."""
+    def limits(self, asked_tokens: Opt[int], model: Model | None) -> Limits:  # noqa: ARG002 - some policies read the model
+        """Return the limits of a request that asks for that many tokens, and of its session.
+
+        `model` is the row by which the policy counts.
+        """
         if asked_tokens is UNSET:
             return self._own_limits
         return replace(self._own_limits, budget_tokens=self.total_tokens(asked_tokens))

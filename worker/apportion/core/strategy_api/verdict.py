@@ -18,6 +18,7 @@ from apportion.core.results import (
     Excerpt,
     Fidelity,
     Margin,
+    Part,
     Prefix,
     QueryMatch,
     Redundant,
@@ -102,6 +103,12 @@ class Output(Struct, frozen=True, kw_only=True):
     """The names of the parts of a score."""
     text: Opt[str] = UNSET
     system_prompt: Opt[str] = UNSET
+    tools: Opt[tuple[int, ...]] = UNSET
+    """The indices of the emitted tools, in the order of the request."""
+    material: tuple[int, str] | None = None
+    """A text that is emitted as a message of the user, and the number of messages before it."""
+    parts: tuple[Part, ...] = ()
+    """The parts of a whole request."""
     kept: Opt[tuple[int, ...]] = UNSET
     """The indices of the emitted messages of the history, in the order of the output."""
     rewritten: Mapping[int, Any] = {}

@@ -71,7 +71,8 @@ def decode(value: bytes | None, bounds: Bounds) -> Event:
     if isinstance(event, ContextRequest) and event.conversation is not UNSET:
         chat = event.conversation
         may_be = not has_many_brackets(value) or bytes_are_deeper(value, bounds.nesting_max)
-        if may_be and is_deeper((chat.messages, chat.new_message), bounds.nesting_max - 1):
+        parts = (chat.messages, chat.new_message, event.tools or (), event.tool_choice or ())
+        if may_be and is_deeper(parts, bounds.nesting_max - 1):
             raise _too_deep(bounds)
     _check_bounds(event, bounds)
     return event
@@ -150,6 +151,7 @@ def _check_bounds(event: Event, bounds: Bounds) -> None:
         if event.layers is not UNSET:
             for index, name in enumerate(event.layers):
                 _check_label(name, f"$.layers[{index}]")
+        _at_most(len(event.tools or ()), bounds.tools_max, "tools", "$.tools")
         if event.conversation is not UNSET:
             messages, pinned = len(event.conversation.messages), len(event.conversation.pinned)
             _at_most(messages, bounds.messages_max, "messages", "$.conversation.messages")

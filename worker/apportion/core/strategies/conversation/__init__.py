@@ -109,9 +109,9 @@ class PreparedChat(Struct, frozen=True):
     """The roles of all given messages."""
 
     @property
-    def mandatory_tokens(self) -> int:
-        """The cost of the new message, its group and the pinned messages."""
-        return sum([self.counted.costs[index] for index in self.counted.mandatory])
+    def fixed_tokens(self) -> int:
+        """The cost of the system prompt, the new message, its group and the pinned messages."""
+        return self.prompt.whole.tokens + sum([self.counted.costs[each] for each in self.counted.mandatory])
 
     def compose(self, limit_tokens: int) -> Verdicts:
         """Return the verdicts under a limit; if it is 0, nothing is sent."""

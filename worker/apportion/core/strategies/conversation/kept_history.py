@@ -6,7 +6,7 @@ With `[prefix]`, the window is stable, so that its cut is kept for many turns:
 2. Else the messages from the last text's cut on are kept, if they fit and the provider's cache is warm.
 3. Else the cut moves: the newest messages that leave `slack` of the room free are kept.
 
-A chat without a session has no last text. Its cut is at a step of `slack` of the limit. Steps are counted
+A chat without a session has no last text. Its cut is at a step of `slack` of the total. Steps are counted
 from the first message, by costs before clearing, so that they are the same in each call. A chat that no call
 continues leaves no slack.
 """
@@ -164,7 +164,7 @@ def _target_tokens(
 
 def _step_tokens(task: ConversationTask) -> int:
     """Return the tokens between two steps of a window by steps."""
-    return max(1, task.limit_tokens * task.policy.prefix.slack // 1_000)
+    return max(1, task.total_tokens * task.policy.prefix.slack // 1_000)
 
 
 def _too_large(counted: CountedChat, costs: Sequence[int], largest_tokens: int) -> dict[int, Margin]:

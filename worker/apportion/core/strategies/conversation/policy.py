@@ -101,17 +101,22 @@ class Parts(Struct, frozen=True):
     response_tokens: int
 
 
-class ConversationPolicy(Policy):
+class HistoryTables(PolicyTable):
+    """The tables that a policy of a conversation and a request's `[history]` share."""
+
+    prefix: AddedLater[WindowPolicy] = WindowPolicy()
+    tool_results: AddedLater[ToolResultsPolicy | None] = None
+    media: AddedLater[MediaPolicy | None] = None
+    shorten: AddedLater[ShortenPolicy] = ShortenPolicy()
+
+
+class ConversationPolicy(HistoryTables, Policy):
     """A policy of strategy `conversation`."""
 
     own_backoff: ClassVar[bool] = False
 
     budget_tokens: Count = DEFAULT_TOTAL_TOKENS
     conversation: ConversationTable = ConversationTable()
-    prefix: AddedLater[WindowPolicy] = WindowPolicy()
-    tool_results: AddedLater[ToolResultsPolicy | None] = None
-    media: AddedLater[MediaPolicy | None] = None
-    shorten: AddedLater[ShortenPolicy] = ShortenPolicy()
 
     def media_tokens(self, media: Media) -> int:
         """Return the cost of a medium; without `[media]`, by the defaults of the table."""

@@ -230,19 +230,24 @@ DEFAULT_LANES = {
 }
 
 
-class LanesPolicy(Policy):
-    """A policy of strategy `lanes`. Own `lanes` replace the defaults; `kinds` add kinds or change them."""
+class LanesTables(PolicyTable):
+    """The tables that a policy of lanes and a request's `[material]` share."""
 
-    budget_tokens: Count = DEFAULT_TOTAL_TOKENS
     lanes: dict[OwnName, LanePolicy] = Field(default=DEFAULT_LANES, min_length=1)
     kinds: dict[OwnName, KindPolicy] = Field(default_factory=dict)
     score: AddedLater[ScorePolicy] = ScorePolicy()
     shrink: ShrinkPolicy = ShrinkPolicy()
     render: RenderPolicy = RenderPolicy()
-    cache: CachePolicy = CachePolicy()
     query: AddedLater[QueryPolicy] = QueryPolicy()
-    prefix: AddedLater[PrefixPolicy] = PrefixPolicy()
     overlap: AddedLater[OverlapPolicy] = OverlapPolicy()
+
+
+class LanesPolicy(LanesTables, Policy):
+    """A policy of strategy `lanes`. Own `lanes` replace the defaults; `kinds` add kinds or change them."""
+
+    budget_tokens: Count = DEFAULT_TOTAL_TOKENS
+    cache: CachePolicy = CachePolicy()
+    prefix: AddedLater[PrefixPolicy] = PrefixPolicy()
     certificate: AddedLater[CertificatePolicy] = CertificatePolicy()
 
     @cached_property

@@ -1,0 +1,112 @@
+"""Composition of a request from its parts: each is given a room, and returns its verdicts."""
+
+from typing import Any, cast
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from apportion.core.models import NO_FRAME, NO_SCALE
+from apportion.core.strategies.conversation import PreparedChat, prepare
+from apportion.core.strategies.conversation.kept_history import ConversationTask
+from apportion.core.strategies.lanes import LanesStrategy
+from apportion.core.strategies.request.joined import Joined, Rooms
+from apportion.core.strategies.request.own_part import RequestTask
+from apportion.core.strategies.request.tools import (
+    Tool,
+    choose_tools,
+    chosen_names,
+    cost_of,
+    read_tools,
+    require,
+)
+from apportion.core.strategy_api.policy import Policy
+from apportion.core.strategy_api.task import Task
+from apportion.core.strategy_api.text_part import compose_text
+from apportion.core.strategy_api.verdict import Bound, Verdicts
+from apportion.core.text.scaled_counter import scaled_counter
+
+_LANES = LanesStrategy()
+_WHOLE = 1_000
+
+
+def compose_request(task: RequestTask) -> Verdicts:
+    """Return the verdicts on all parts of a request; raise EventError.
+
+    If the fixed parts exceed the limit, long texts of the new message are shortened, if the policy allows it.
+    """
+    chat = _read_chat(task)
+    tools = _read_tools(task, chat)
+    if not task.limit_tokens:
+        return Joined(task, tools, chat.compose(0), _material(task, chat, 0)).withheld()
+    frame_tokens = 0 if task.model is None else task.model.frame.tools
+    most_tokens = max(0, task.limit_tokens - task.policy.answer_tokens(task.own.response_tokens, task.model))
+    must_tokens = cost_of([tool for tool in tools if tool.must], frame_tokens)
+    pinned_tokens = _pinned_tokens(task, chat, most_tokens - must_tokens)
+    left_tokens = most_tokens - must_tokens - pinned_tokens - chat.fixed_tokens
+    tools_room = max(must_tokens, min(task.policy.tools.max_tokens, left_tokens + must_tokens))
+    choose_tools(tools, task.own.query, tools_room, frame_tokens, task.own.carried.tools)
+    tools_tokens = cost_of([tool for tool in tools if tool.fidelity is not None], frame_tokens)
+    rest_tokens = left_tokens + must_tokens - tools_tokens
+    history_room = chat.fixed_tokens + rest_tokens - (_share(task, rest_tokens) if rest_tokens > 0 else 0)
+    answer = chat.compose(max(0, history_room))
+    rooms = Rooms(tools_room, history_room, most_tokens - tools_tokens - answer.used_tokens)
+    fixed = Rooms(must_tokens, chat.fixed_tokens, pinned_tokens)
+    is_infeasible = answer.infeasible or history_room <= 0
+    material = _material(task, chat, 0 if is_infeasible else rooms.material)
+    result = Joined(task, tools, answer, material, rooms, fixed)
+    return result.infeasible() if is_infeasible else result.composed()
+
+
+def _read_chat(task: RequestTask) -> PreparedChat:
+    answer_tokens = task.policy.answer_tokens(task.own.response_tokens, task.model)
+    fields: dict[str, Any] = {"policy": task.policy.of_history, "own": task.own.conversation}
+    total_tokens = max(0, task.limit_tokens - answer_tokens)
+    part = replace(task, **fields, total_tokens=total_tokens, candidates=())
+    return prepare(cast("ConversationTask", part))
+
+
+def _read_tools(task: RequestTask, chat: PreparedChat) -> list[Tool]:
+    """Return the tools with their costs, and which of them must be sent."""
+    tools, calls = read_tools(task.own.tools), chat.counted.chat.calls
+    require(tools, {*chosen_names(task.own.tool_choice)}, "tool_choice")
+    called = [call.name for index in sorted(calls) for call in calls[index]]
+    keep = task.policy.tools.keep_called
+    require(tools, set(called[-keep:] if keep else ()), "called")
+    if task.limit_tokens and tools:
+        scale = NO_SCALE if task.model is None else task.model.scale or NO_SCALE
+        frame = NO_FRAME if task.model is None else task.model.frame
+        counts = scaled_counter(task.counter, scale.json).count_many([tool.json for tool in tools])
+        for tool, tokens in zip(tools, counts, strict=True):
+            tool.cost = tool.tokens = tokens + frame.tool
+    return tools
+
+
+def _share(task: RequestTask, rest_tokens: int) -> int:
+    """Return the tokens that the history leaves to the material."""
+    if task.own.material is None:
+        return 0
+    asked = task.own.material_tokens
+    return rest_tokens * task.policy.material.share // _WHOLE if asked is UNSET else min(asked, rest_tokens)
+
+
+def _pinned_tokens(task: RequestTask, chat: PreparedChat, room: int) -> int:
+    """Return the tokens of the protected candidates alone; all of the room if they do not fit."""
+    protected = [each for each in task.candidates if each.protected and each.bound is None]
+    material = _material(replace(task, candidates=tuple(protected)), chat, room) if protected else None
+    if material is None:
+        return 0
+    return max(0, room) if material.infeasible or not material.used_tokens else material.used_tokens
+
+
+def _material(task: RequestTask, chat: PreparedChat, room: int) -> Verdicts | None:
+    """Return the material in a room of so many tokens; None if the request has no candidates."""
+    if task.own.material is None:
+        return None
+    frame_tokens = chat.task.policy.conversation.message_overhead_tokens
+    fields: dict[str, Any] = {"policy": task.policy.of_material, "own": task.own.material}
+    part = cast("Task[Policy, Any]", replace(task, **fields, limit_tokens=max(0, room)))
+    material, has_room = compose_text(_LANES.compose, part, frame_tokens)
+    if task.limit_tokens and not has_room:
+        for verdict in material.verdicts:
+            verdict.bound = verdict.bound or Bound.LIMIT
+    return material
