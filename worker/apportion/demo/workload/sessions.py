@@ -23,6 +23,22 @@ _HABIT_CHARACTERS = 480
 _TURN_CHARACTERS = 4_000
 _ASKED_CHARACTERS = 1_000
 _READ_MAX = 3
+_OFFERED_MAX = 8
+_TOOLS = {
+    "read_file": "Read a part of a file",
+    "search_code": "Search the repository for code",
+    "list_files": "List the files of a folder",
+    "edit_file": "Replace a text in a file",
+    "run_tests": "Run the tests of a module",
+    "show_change": "Show what a commit changed, line by line",
+    "create_issue": "Create an issue with a title and a text",
+    "comment_on_pull_request": "Add a comment to a pull request",
+    "deploy": "Deploy a version to an environment",
+    "query_database": "Run a query against the database",
+    "send_message": "Send a message to a channel of the team",
+    "schedule_meeting": "Schedule a meeting with people of the team",
+}
+"""The assistant's tools, by name."""
 _TURN_TIME = timedelta(seconds=30)
 
 
@@ -90,10 +106,10 @@ def chat(moment: Event) -> Event:
 
 
 class ToolChat:
-    """A chat with an assistant that reads files by a tool. Each moment adds a turn, 30 s after the last."""
+    """A chat with an assistant that has tools and files. Each moment adds a turn, 30 s after the last."""
 
     def __init__(self, policy: str) -> None:
-        """Begin without messages; `policy` is of strategy `conversation`."""
+        """Begin without messages; `policy` is of strategy `request`."""
         self._policy = policy
         self._messages: list[Event] = []
         self._begun_at: datetime | None = None
@@ -114,6 +130,13 @@ class ToolChat:
                 "messages": [*self._messages],
                 "new_message": question,
             },
+            "query": question,
+            "tools": [_definition(name, description) for name, description in _TOOLS.items()],
+            "candidates": [
+                candidate | {"lane": "retrieved"}
+                for candidate in moment["candidates"]
+                if candidate["lane"] == "retrieved"
+            ][:_OFFERED_MAX],
         }
         self._messages += [{"role": "user", "content": question}, *self._answer(moment)]
         self._turns += 1
@@ -133,6 +156,12 @@ class ToolChat:
             yield {"role": "tool", "tool_call_id": call, "content": content[:_TURN_CHARACTERS]}
         said = next(_contents(moment, "session_history"), "It is as the commit message says.")
         yield {"role": "assistant", "content": said[:_ASKED_CHARACTERS]}
+
+
+def _definition(name: str, description: str) -> Event:
+    properties = {part: {"type": "string"} for part in name.split("_")}
+    schema = {"type": "object", "properties": properties}
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": schema}}
 
 
 def _request(moment: Event, session: str, **named: Any) -> Event:

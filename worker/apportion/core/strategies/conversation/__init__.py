@@ -29,7 +29,7 @@ message that does not fit, and counts no overhead for the new message. These rul
   its group's margin. A system prompt without room is `no_room`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import ClassVar
 
 from msgspec import UNSET, Struct
@@ -50,7 +50,7 @@ from apportion.core.strategies.conversation.kept_history import (
     KeptHistory,
     place_of,
 )
-from apportion.core.strategies.conversation.messages import MessageCounters, check_pins, read
+from apportion.core.strategies.conversation.messages import Chat, MessageCounters, check_pins, read
 from apportion.core.strategies.conversation.policy import ConversationPolicy, Parts
 from apportion.core.strategies.conversation.repair import Repaired, in_given_order, repair
 from apportion.core.strategies.conversation.shortening import Chosen, choose
@@ -105,8 +105,8 @@ class PreparedChat(Struct, frozen=True):
     counted: CountedChat
     prompt: PromptCuts
     repaired: Repaired | None
-    roles: Sequence[str]
-    """The roles of all given messages."""
+    given: Chat
+    """The chat before the repair."""
 
     @property
     def fixed_tokens(self) -> int:
@@ -116,7 +116,7 @@ class PreparedChat(Struct, frozen=True):
     def compose(self, limit_tokens: int) -> Verdicts:
         """Return the verdicts under a limit; if it is 0, nothing is sent."""
         answer = _composed(replace(self.task, limit_tokens=limit_tokens), self.counted, self.prompt)
-        return answer if self.repaired is None else in_given_order(answer, self.repaired, self.roles)
+        return answer if self.repaired is None else in_given_order(answer, self.repaired, self.given.roles)
 
 
 def prepare(task: ConversationTask) -> PreparedChat:
@@ -131,7 +131,7 @@ def prepare(task: ConversationTask) -> PreparedChat:
     conversation = task.own.conversation
     chat = read(conversation.messages, as_message(conversation.new_message), as_read=as_read)
     check_pins(conversation.pinned, len(conversation.messages))
-    repaired, roles = None, chat.roles
+    repaired, given = None, chat
     if task.policy.conversation.repair:
         repaired = repair(conversation, chat)
     if repaired is not None:
@@ -143,14 +143,14 @@ def prepare(task: ConversationTask) -> PreparedChat:
     if not task.limit_tokens:
         counted = CountedChat(chat, cut_plan, costs=(0,) * len(chat.texts))
         return PreparedChat(
-            task, counted, PromptCuts(Shrunk(system_prompt, 0), counters.text), repaired, roles
+            task, counted, PromptCuts(Shrunk(system_prompt, 0), counters.text), repaired, given
         )
     prompt = Shrunk(system_prompt, counters.text.count(system_prompt))
     texts = chat.count_texts(counters)
     contents = chat.content_costs(texts, counters, task.policy)
     costs = chat.costs(contents, counters, task.policy, _frame(task))
     counted = CountedChat(chat, cut_plan, texts, contents, costs, contents, counters=counters)
-    return PreparedChat(task, counted, PromptCuts(prompt, counters.text), repaired, roles)
+    return PreparedChat(task, counted, PromptCuts(prompt, counters.text), repaired, given)
 
 
 def _composed(task: ConversationTask, counted: CountedChat, cuts: PromptCuts) -> Verdicts:

@@ -67,7 +67,7 @@ def _read_chat(task: RequestTask) -> PreparedChat:
 
 def _read_tools(task: RequestTask, chat: PreparedChat) -> list[Tool]:
     """Return the tools with their costs, and which of them must be sent."""
-    tools, calls = read_tools(task.own.tools), chat.counted.chat.calls
+    tools, calls = read_tools(task.own.tools), chat.given.calls
     require(tools, {*chosen_names(task.own.tool_choice)}, "tool_choice")
     called = [call.name for index in sorted(calls) for call in calls[index]]
     keep = task.policy.tools.keep_called

@@ -121,7 +121,8 @@ class Joined(Struct, frozen=True):
         """
         roles = [verdict.kind for verdict in self.chat.standing[self._messages_from :]]
         users = [index for index, role in enumerate(roles) if role == "user"]
-        return users[-1] if users else next(i for i, role in enumerate(roles) if role not in _INSTRUCTIONS)
+        others = [index for index, role in enumerate(roles) if role not in _INSTRUCTIONS]
+        return users[-1] if users else [*others, len(roles)][0]
 
     def _parts(self) -> tuple[Part, ...]:
         system = [verdict for verdict in self.chat.verdicts if verdict.group == SYSTEM]
