@@ -21,8 +21,8 @@ from apportion.core.strategy_api.levers import Lever
 from apportion.core.wire.codec import decode
 from apportion.decisions.analytics.restored import restore_decisions
 from apportion.decisions.analytics.source import LogSource, open_tables
-from apportion.decisions.mcp.explaining import text_of
 from apportion.decisions.explain.decision import TOOLS_SHOWN, explanation
+from apportion.decisions.mcp.explaining import text_of
 from apportion.decisions.replay.origin import Origin
 from apportion.decisions.replay.reading import FileReading
 from apportion.decisions.replay.recomposing import Recomposer

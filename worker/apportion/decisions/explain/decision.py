@@ -27,11 +27,12 @@ from apportion.core.results import (
     Status,
     WindowBreak,
 )
-from apportion.core.strategies.request.policy import RESPONSE, TOOLS
 from apportion.printable import printable
 
 OMISSIONS_SHOWN = 10
 TOOLS_SHOWN = 20
+_TOOLS, _RESPONSE = "tools", "response"
+"""Parts of a whole request that are shown in a form of their own."""
 _BAR_CELLS = 24
 _MEANINGS = {
     Status.EMPTY: "Nothing was selected.",
@@ -94,9 +95,9 @@ def explanation(decision: ContextDecision, *, full: bool = False) -> Iterator[Re
     if full and decision.certificate is not UNSET:
         yield line(_certificate(decision.certificate))
     yield from _optional_parts(decision)
-    tools = [entry for entry in decision.candidates if decision.parts and entry.group == TOOLS]
+    tools = [entry for entry in decision.candidates if decision.parts and entry.group == _TOOLS]
     yield from _tools(tools)
-    entries = [entry for entry in decision.candidates if not decision.parts or entry.group != TOOLS]
+    entries = [entry for entry in decision.candidates if not decision.parts or entry.group != _TOOLS]
     selected = [entry for entry in entries if entry.outcome is Outcome.SELECTED]
     omitted = [entry for entry in entries if entry.outcome is Outcome.OMITTED]
     if selected:
@@ -187,7 +188,7 @@ def _groups(decision: ContextDecision) -> Iterator[Group]:
     for part in decision.parts:
         own = [group for group in decision.groups if group.name == part.name]
         yield Group(
-            name=f"{part.name} (kept free)" if part.name == RESPONSE else part.name,
+            name=f"{part.name} (kept free)" if part.name == _RESPONSE else part.name,
             min=part.fixed,
             max=part.room,
             used=part.used,
@@ -208,7 +209,7 @@ def _tools(entries: Iterable[Entry]) -> Iterator[RenderableType]:
     names: dict[str, list[str]] = {"sent": []}
     for entry in entries:
         outcome = "sent" if entry.reason is UNSET else f"left out, {entry.reason}"
-        names.setdefault(outcome, []).append(entry.id.removeprefix(f"{TOOLS}/") + _other_factors(entry))
+        names.setdefault(outcome, []).append(entry.id.removeprefix(f"{_TOOLS}/") + _other_factors(entry))
     shown = {outcome: named for outcome, named in names.items() if named}
     if shown:
         yield heading("Tools")
