@@ -57,7 +57,7 @@ TOOLS = [tool("search_orders"), tool("refund_payment"), *[tool(f"other_{number}"
 
 
 def turn(number: int, **changes: Any) -> dict[str, Any]:
-    """Return a request whose tools exceed their maximum."""
+    """Return a request with more tools than their maximum allows."""
     messages = [{"role": role, "content": f"{role} {number} " * 20} for role in ("user", "assistant")]
     new = "Please search the orders and refund the payment"
     chat = {"system_prompt": "Be brief.", "messages": messages * number, "new_message": new}
@@ -85,7 +85,7 @@ def differences(change: Change) -> list[DecisionDifference]:
     return found
 
 
-def test_its_decisions_are_verified_without_a_difference() -> None:
+def test_decisions_of_requests_are_verified_without_a_difference() -> None:
     made = recording()
     summary = verified(made, catalogue=CATALOGUE).summary
     assert (summary.verified, summary.differences) == (2, 0)
@@ -109,7 +109,7 @@ def test_a_replay_without_tools_loses_exactly_the_tools_that_were_sent() -> None
     assert all(each.after.used < each.before.used for each in found)
 
 
-def test_a_replay_without_tools_leaves_requests_without_them_as_they_are() -> None:
+def test_a_replay_without_tools_keeps_requests_that_have_no_tools() -> None:
     policy = Change(without_tools=True)
     request = decode(json.dumps(turn(1, tools=None)).encode(), Bounds())
     assert isinstance(request, ContextRequest)

@@ -106,6 +106,13 @@ _Tenant: TypeAlias = Annotated[str | None, Field(description="Only decisions of 
 _DecisionId: TypeAlias = Annotated[
     str, Field(pattern="^[0-9a-f]{1,64}$", description="The decision's id, or a unique beginning of it.")
 ]
+_PolicyToml: TypeAlias = Annotated[
+    str | None,
+    Field(
+        max_length=_POLICY_MAX_CHARACTERS,
+        description="A policy in TOML, instead of the policies of its name, or of its strategy.",
+    ),
+]
 
 
 class DecisionServer(MCPServer[Any]):
@@ -227,13 +234,7 @@ class DecisionServer(MCPServer[Any]):
 
     def replay_decisions(
         self,
-        policy_toml: Annotated[
-            str | None,
-            Field(
-                max_length=_POLICY_MAX_CHARACTERS,
-                description="A policy in TOML, instead of the policies of its name, or of its strategy.",
-            ),
-        ] = None,
+        policy_toml: _PolicyToml = None,
         budget_tokens: Annotated[
             int | None, Field(ge=0, description="Give every request this budget.")
         ] = None,
