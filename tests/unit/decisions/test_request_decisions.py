@@ -65,17 +65,17 @@ def turn(number: int, **changes: Any) -> dict[str, Any]:
     return asked(f"r{number}", policy="whole", **(whole | changes))
 
 
-def recording() -> Recording:
-    return recorded([turn(1), turn(2)], catalogue=CATALOGUE)
+def recording(**changes: Any) -> Recording:
+    return recorded([turn(1, **changes), turn(2, **changes)], catalogue=CATALOGUE)
 
 
 def decision_of(line: bytes) -> ContextDecision:
     return msgspec.json.decode(line, type=ContextDecision)
 
 
-def differences(change: Change) -> list[DecisionDifference]:
+def differences(change: Change, **changes: Any) -> list[DecisionDifference]:
     """Return the differences that a change makes to the recorded turns."""
-    made = recording()
+    made = recording(**changes)
     verification = Verification(
         Recomposer(ENGINE, of_files(CATALOGUE), "whole"), FileReading(Bounds()), as_lines(made.decisions)
     )
@@ -109,6 +109,12 @@ def test_a_replay_without_tools_loses_exactly_the_tools_that_were_sent() -> None
     assert all(each.after.used < each.before.used for each in found)
 
 
+def test_a_replay_without_tools_gives_their_tokens_to_the_chat() -> None:
+    [_, after] = differences(Change(without_tools=True), budget_tokens=400)
+    assert "history" in {item.group for item in after.gained}
+    assert after.after.used <= after.after.limit == 400
+
+
 def test_a_replay_without_tools_keeps_requests_that_have_no_tools() -> None:
     policy = Change(without_tools=True)
     request = decode(json.dumps(turn(1, tools=None)).encode(), Bounds())
@@ -136,6 +142,14 @@ def test_the_smallest_maximum_of_tools_that_admits_a_tool_is_found() -> None:
         assert isinstance(request, ContextRequest)
         names.append([item.id for item in compose(request, EMPTY, parse_policy(raw), ENGINE).composed.items])
     assert ["tools/orders_archive" in each for each in names] == [False, True]
+
+
+def test_the_smallest_total_and_lane_that_admit_a_tool_and_material_are_found() -> None:
+    total = changes_for("tools/refund_payment", budget_tokens=260)[Lever.TOTAL]
+    assert (total.key, total.now, total.ended) == ("budget_tokens", 260, Searched.ADMITTED)
+    large = candidate("large", 1_001, shrink="never")
+    lane = changes_for("large", budget_tokens=1_800, material_tokens=1_400, candidates=[large])[Lever.CEILING]
+    assert (lane.key, lane.now, lane.ended) == ("material.lanes.local.max_tokens", 1_000, Searched.ADMITTED)
 
 
 def test_an_explanation_begins_with_the_parts_and_names_the_tools() -> None:
