@@ -77,16 +77,11 @@ def test_a_pipe_gets_a_line_for_each_change_each_group_and_kind_and_the_sum() ->
 
 
 def test_a_replay_without_tools_shows_the_lost_tools() -> None:
-    policy = (
-        policy_text("whole", 8_000).replace('"lanes"', '"request"').partition("[")[0]
-        + "response_tokens = 100\n"
-    )
-    Path("folder/whole.toml").write_text(policy)
-    chat = {
-        "conversation": {"system_prompt": "", "messages": [], "new_message": "Search."},
-        "policy": "whole",
-    }
-    event = asked("r1", **chat, candidates=None, tools=[{"name": "search"}, {"name": "pay"}])
+    whole = policy_text("whole", 8_000).replace('"lanes"', '"request"').partition("[")[0]
+    Path("folder/whole.toml").write_text(f"{whole}response_tokens = 100\n")
+    chat = {"system_prompt": "", "messages": [], "new_message": "Search."}
+    tools = [{"name": "search"}, {"name": "pay"}]
+    event = asked("r1", conversation=chat, policy="whole", candidates=None, tools=tools)
     Path("events").write_text(json.dumps({key: value for key, value in event.items() if value}) + "\n")
     apportion("compose", "events", "--decisions", "decisions", "--policies", "folder", "--force")
     ended = replay("--without-tools", "--format", "json")

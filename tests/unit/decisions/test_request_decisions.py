@@ -132,7 +132,9 @@ def changes_for(name: str, **changes: Any) -> dict[Lever, AdmittingChange]:
 
 def test_the_smallest_maximum_of_tools_that_admits_a_tool_is_found() -> None:
     tools = [*TOOLS[:2], tool("orders_archive")]
-    ceiling = changes_for("tools/orders_archive", tools=tools)[Lever.CEILING]
+    changes = changes_for("tools/orders_archive", tools=tools)
+    assert list(changes) == [Lever.TOTAL, Lever.CEILING]
+    ceiling = changes[Lever.CEILING]
     assert (ceiling.key, ceiling.now, ceiling.ended) == ("tools.max_tokens", 72, Searched.ADMITTED)
     assert ceiling.needed is not UNSET
     names: list[list[str]] = []
@@ -166,8 +168,8 @@ def test_an_explanation_begins_with_the_parts_and_names_the_tools() -> None:
     named = " ".join(lines[lines.index("Tools") :])
     assert "sent (2): search_orders, query " in named
     reason = Reason.TOOL_NOT_RELEVANT
-    assert f"left out, {reason} (30): other_0, query 0.000; other_1, " in named
-    assert f"other_{TOOLS_SHOWN - 1}, query 0.000, and {30 - TOOLS_SHOWN} more" in named
+    assert f"left out, {reason} (30): other_0; other_1; " in named
+    assert f"other_{TOOLS_SHOWN - 1}, and {30 - TOOLS_SHOWN} more" in named
     assert f"more: {reason}" not in named
     assert "tools/" not in named
 

@@ -209,7 +209,8 @@ def _tools(entries: Iterable[Entry]) -> Iterator[RenderableType]:
     names: dict[str, list[str]] = {"sent": []}
     for entry in entries:
         outcome = "sent" if entry.reason is UNSET else f"left out, {entry.reason}"
-        names.setdefault(outcome, []).append(entry.id.removeprefix(f"{_TOOLS}/") + _other_factors(entry))
+        factors = _other_factors(replace(entry, lexical=entry.lexical or UNSET))
+        names.setdefault(outcome, []).append(entry.id.removeprefix(f"{_TOOLS}/") + factors)
     shown = {outcome: named for outcome, named in names.items() if named}
     if shown:
         yield heading("Tools")
