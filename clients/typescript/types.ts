@@ -48,6 +48,8 @@ export type Reason =
   | "redundant"
   | "source_max_reached"
   | "superseded"
+  | "tool_not_relevant"
+  | "tools_max_reached"
   | "unsuitable";
 /**
  * The bound that keeps a candidate out of the context. Each has a reason of its own.
@@ -63,11 +65,13 @@ export type Bound =
   | "limit"
   | "prefix"
   | "redundancy"
+  | "relevance"
   | "render"
   | "room"
   | "source"
   | "subject"
-  | "threshold";
+  | "threshold"
+  | "tools";
 /**
  * The reason for which a text differs from the session's previous text.
  */
@@ -91,12 +95,14 @@ export type PrefixBreakReason =
 export type WindowBreak =
   | "cleared"
   | "first"
+  | "material_changed"
   | "messages_changed"
   | "pins_changed"
   | "policy_changed"
   | "room"
   | "shortened"
   | "system_changed"
+  | "tools_changed"
   | "ttl_expired";
 
 /**
@@ -155,6 +161,29 @@ export interface ContextRequest {
     [k: string]: string | SectionedLayer;
   };
   conversation?: Conversation;
+  /**
+   * The definitions of tools, as the provider takes them (`request`).
+   */
+  tools?: {
+    [k: string]: unknown;
+  }[];
+  /**
+   * The choice of a tool, as the provider takes it (`request`); the tools that it names are sent.
+   */
+  tool_choice?:
+    | string
+    | {
+        [k: string]: unknown;
+      }
+    | null;
+  /**
+   * The greatest answer, which replaces the policy's `response_tokens` (`request`).
+   */
+  response_tokens?: number;
+  /**
+   * The tokens that the history leaves to the candidates, which replace the policy's share (`request`).
+   */
+  material_tokens?: number;
 }
 /**
  * The cause of the request; instead of `workspace`, only its fingerprint is sent on.
@@ -465,6 +494,9 @@ export interface ContextComposed {
   policy: PolicyRef;
   status: Status;
   text?: string;
+  tools?: {
+    [k: string]: unknown;
+  }[];
   system_prompt?: string;
   messages?: {
     [k: string]: unknown;
@@ -572,6 +604,10 @@ export interface ContextDecision {
   tokens: DecisionTokens;
   session: SessionLedger;
   groups?: Group[];
+  /**
+   * The parts of a whole request, and the answer that it leaves room for (`request`).
+   */
+  parts?: Part[];
   certificate?: Certificate;
   /**
    * The names of the candidates' `parts`, in order.
@@ -760,6 +796,19 @@ export interface Group {
  */
 export interface Shortfall {
   requested: number;
+  available: number;
+}
+/**
+ * A part of a request, in tokens as the model counts them.
+ *
+ * `room` is the most that it may have, `fixed` what must be in it, `used` what is in it, and `available` the
+ * cost of all that was given for it; what is not counted costs nothing.
+ */
+export interface Part {
+  name: string;
+  room: number;
+  fixed: number;
+  used: number;
   available: number;
 }
 /**

@@ -134,6 +134,7 @@ ROWS: dict[str, tuple[_Panel, ...]] = {
                 (_sum("apportion_tokens_used_total"), "used"),
             ),
         ),
+        ("Parts of requests", "ops", ((_sum("apportion_part_tokens_used_total", "part"), "{{part}}"),)),
         ("Budget used, on average", "percentunit", ((_mean("apportion_budget_utilisation"), "used"),)),
         (
             "Remembered",

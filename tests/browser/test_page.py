@@ -62,7 +62,12 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokens = {"limit": 60, "reserved": 0, "estimated": 30, "used": 30, "remaining": 30}
     told = {"tokens": tokens, "run": {"phases": [{"name": "choose", "duration_us": 900}], "cache_hit": False}}
     records = [decision(number, candidates=ROWS, **told) for number in range(MANY)]
-    records += [hostile(MANY), decision(MANY + 1, status="infeasible"), DEAD_LETTER]
+    parts = [
+        {"name": name, "room": 60, "fixed": 0, "used": 15, "available": 90} for name in ("tools", "history")
+    ]
+    parts.append({"name": "response", "room": 12, "fixed": 12, "used": 0, "available": 0})
+    infeasible = decision(MANY + 1, status="infeasible", parts=parts, tokens=tokens)
+    records += [hostile(MANY), infeasible, DEAD_LETTER]
     path = tmp_path_factory.mktemp("page") / "report.html"
     path.write_text(page(records, replayed_of(as_lines(REPLAY))))
     return path
@@ -159,6 +164,22 @@ def test_a_decision_is_opened_as_a_waterfall_by_keys_alone_and_closed(opened: Op
     page.keyboard.press("Escape")
     assert page.locator("#one").is_hidden()
     assert page.evaluate("document.activeElement.dataset.id") == f"{5:032x}"
+
+
+def test_the_parts_of_a_request_fill_a_bar(opened: Opened) -> None:
+    page = opened.page
+    page.evaluate(f"location.hash = 'decision={MANY + 1:032x}'")
+    page.wait_for_selector("#one .parts")
+    widths = [part.bounding_box() for part in page.locator("#one .parts i").all()]
+    wide = sum(box["width"] for box in widths if box)
+    assert [round(60 * box["width"] / wide) for box in widths if box] == [15, 15, 12, 18]
+    says = page.locator("#one .legend li").all_text_contents()[:4]
+    assert says == [
+        "tools: 15 (25 %)",
+        "history: 15 (25 %)",
+        "response, kept free: 12 (20 %)",
+        "not used: 18 (30 %)",
+    ]
 
 
 def test_a_decision_can_be_linked_to(opened: Opened) -> None:

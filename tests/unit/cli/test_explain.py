@@ -80,6 +80,15 @@ def test_a_decision_is_shown_as_compose_explains_it(decisions: list[bytes]) -> N
     assert f"decision {identity(decisions[1])}" in ended.out.decode()
 
 
+def test_only_the_full_explanation_has_the_certificate(decisions: list[bytes]) -> None:
+    certificate = {"value": 5_000, "bound": 5_000, "gap": 0, "price": 0, "groups": []}
+    certified = altered(decisions[1], "certificate", value=certificate)
+    Path("decisions").write_bytes(certified + b"\n")
+    assert b"the best possible" not in explain(certified).out
+    assert b"value 5, the best possible" in explain(certified, "--full").out
+    assert explain(certified, "--full", "--candidate", "c").exit_code == 2
+
+
 def test_decisions_may_come_through_a_pipe(decisions: list[bytes]) -> None:
     ended = apportion("explain", identity(decisions[0]), "--decisions", "-", stdin=decisions[0] + b"\n")
     assert ended.exit_code == 0

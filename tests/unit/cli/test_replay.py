@@ -76,6 +76,20 @@ def test_a_pipe_gets_a_line_for_each_change_each_group_and_kind_and_the_sum() ->
     ]
 
 
+def test_a_replay_without_tools_shows_the_lost_tools() -> None:
+    whole = policy_text("whole", 8_000).replace('"lanes"', '"request"').partition("[")[0]
+    Path("folder/whole.toml").write_text(f"{whole}response_tokens = 100\n")
+    chat = {"system_prompt": "", "messages": [], "new_message": "Search."}
+    tools = [{"name": "search"}, {"name": "pay"}]
+    event = asked("r1", conversation=chat, policy="whole", candidates=None, tools=tools)
+    Path("events").write_text(json.dumps({key: value for key, value in event.items() if value}) + "\n")
+    apportion("compose", "events", "--decisions", "decisions", "--policies", "folder", "--force")
+    ended = replay("--without-tools", "--format", "json")
+    assert (ended.exit_code, ended.err) == (0, "")
+    difference = json.loads(ended.out.splitlines()[0])
+    assert [item["id"] for item in difference["lost"]] == ["tools/search", "tools/pay"]
+
+
 def test_without_changes_only_the_summary_is_printed_and_exits_with_0() -> None:
     ended = replay("--policy", "chars.toml")
     assert ended.exit_code == 0

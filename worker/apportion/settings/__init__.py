@@ -129,6 +129,8 @@ class Settings(ClusterSettings):
     """Largest number of candidates in a request."""
     messages_max: Positive = _BOUNDS.messages_max
     """Largest number of messages in a conversation."""
+    tools_max: Positive = _BOUNDS.tools_max
+    """Largest number of tools in a request."""
     constraints_max: Positive = _BOUNDS.constraints_max
     """Largest number of constraints in a request."""
     id_max_characters: Positive = _BOUNDS.id_max_characters

@@ -85,13 +85,18 @@ def selection(rank: int, **more: Any) -> Entry:
 
 
 def shown(
-    explained: ContextDecision, encoding: str = "utf-8", width: int = 100, *, terminal: bool = False
+    explained: ContextDecision,
+    encoding: str = "utf-8",
+    width: int = 100,
+    *,
+    terminal: bool = False,
+    full: bool = False,
 ) -> str:
     file = io.TextIOWrapper(io.BytesIO(), encoding)
     console = Console(
         file=file, width=width, force_terminal=terminal, color_system="standard" if terminal else None
     )
-    console.print(explanation(explained))
+    console.print(explanation(explained, full=full))
     file.seek(0)
     return file.read()
 
@@ -103,7 +108,7 @@ def row(text: str, first: str) -> list[str]:
 
 
 def test_an_explanation_comes_from_the_decision_record_alone() -> None:
-    assert [*inspect.signature(explanation).parameters] == ["decision"]
+    assert [*inspect.signature(explanation).parameters] == ["decision", "full"]
     pinned = {"pinned": [{"match": {"type": "id", "value": "a"}, "reason": "private"}]}
     asked = request([candidate("a"), candidate("b", 900), candidate("c", content="")], constraints=pinned)
     made = answer(asked, lanes_policy(budget_tokens=2_000)).decision
@@ -315,7 +320,7 @@ def test_a_certificate_is_explained_in_words() -> None:
         undiscounted=True,
         without_quotas=True,
     )
-    told = " ".join(shown(decision(certificate=certificate)).split())
+    told = " ".join(shown(decision(certificate=certificate), full=True).split())
     assert (
         "value 3,412, within 0.8 % of the best possible; 1,000 more tokens would add about 512; "
         "the ceiling of retrieved costs about 120 for every 1,000 tokens; "
@@ -326,12 +331,13 @@ def test_a_certificate_is_explained_in_words() -> None:
 
 def test_the_best_possible_selection_is_called_that() -> None:
     best = Certificate(value=5_000, bound=5_000, gap=0, price=0, groups=())
-    assert "value 5, the best possible\n" in shown(decision(certificate=best))
+    assert "value 5, the best possible\n" in shown(decision(certificate=best), full=True)
+    assert shown(decision(certificate=best)) == shown(decision())
 
 
 def test_a_value_beyond_exact_integers_is_marked() -> None:
     great = Certificate(value="9" * 30, bound="9" * 30, gap=0, price="9" * 20, groups=())
-    told = shown(decision(certificate=great))
+    told = shown(decision(certificate=great), full=True)
     assert "value more than 2**53, the best possible; 1,000 more tokens would add about more than" in told
 
 

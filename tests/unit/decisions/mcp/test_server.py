@@ -248,6 +248,7 @@ def test_a_replay_returns_sums_and_the_largest_changes(replaying: DecisionServer
     fewer = result(replaying, "replay_decisions", budget_tokens=40, without=["none"], counter="bytes4")
     assert fewer["used_tokens_after"] < fewer["used_tokens_before"]
     assert result(replaying, "replay_decisions", counter="qwen3")["replayed"] == 4
+    assert result(replaying, "replay_decisions", without_tools=True)["changed"] == 0  # none has tools
     refused_requests = result(replaying, "replay_decisions", policy_toml=POLICY.replace(".local]", ".rules]"))
     assert refused_requests["refused"] == {"unknown_lane": 3}
     assert refused_requests["first_refused"][0]["place"] == "$.candidates[0].lane"

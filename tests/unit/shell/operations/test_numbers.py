@@ -130,6 +130,7 @@ def test_no_metric_has_a_session_or_an_id_as_a_label() -> None:
         "code",
         "partition",
         "engine_version",
+        "part",
     }
 
 

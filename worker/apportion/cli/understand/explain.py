@@ -1,8 +1,10 @@
 """`apportion explain`: the explanation of a recorded decision, or of a candidate that it rejected."""
 
+from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO, TypeAlias
 
 import typer
 
@@ -19,11 +21,13 @@ if TYPE_CHECKING:
     from apportion.decisions.replay.why import Why
     from apportion.settings import Settings
 
+    _Show: TypeAlias = Callable[[ContextDecision], Entry | None]
+
 app = typer.Typer(add_completion=False)
 
 
 @app.command(cls=with_settings("default_policy", "policies", "fingerprint_secret_file"))
-def explain(
+def explain(  # noqa: PLR0913 - a command takes its flags by name
     ctx: typer.Context,
     decision_id: Annotated[
         str, typer.Argument(metavar="DECISION_ID", help="The decision's id, or a unique beginning of it.")
@@ -40,40 +44,45 @@ def explain(
     candidate: Annotated[
         str | None, typer.Option(metavar="ID", help="Explain why this candidate was left out.")
     ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Also show the certificate, if the policy asks for it.")
+    ] = False,
 ) -> None:
     """Show one recorded decision, or why one candidate was left out of it.
 
     The decision alone shows what was decided, and why. With the recorded events, the command also searches
-    for the smallest change that admits the candidate: of the total, its lane's ceiling or its category's
-    budget, its score, or a pin. Each change is composed by itself. See docs/explain.md.
+    for the smallest change that admits the candidate: of the total, the ceiling of its lane, its category or
+    all tools, its score, or a pin. Each change is composed by itself. See docs/explain.md.
 
     Examples:
       apportion explain 6891f1 --decisions decisions.jsonl
       apportion explain 6891f1 --decisions decisions.jsonl --candidate a --events events.jsonl
       apportion explain 6891f1 --from-topics --candidate a
     """
+    if full and candidate is not None:
+        raise typer.BadParameter("is for a decision: leave out --candidate", param_hint="--full")
     if events is not None and candidate is None:
         raise typer.BadParameter("needs --candidate", param_hint="--events")
     require_distinct(decisions, events)
-    settings = read_settings(ctx)
+    settings, show = read_settings(ctx), partial(_show, candidate=candidate, full=full)
     if from_topics:
         if decisions is not None or events is not None:
             raise typer.BadParameter("give files, or --from-topics, not both")
-        _explain_from_topics(settings, decision_id, candidate)
+        _explain_from_topics(settings, decision_id, show)
         return
     if decisions is None:
         raise typer.BadParameter("give --decisions FILE, or --from-topics")
-    _explain_from_files(settings, decision_id, candidate, decisions, events)
+    _explain_from_files(settings, decision_id, show, decisions, events)
 
 
-def _show(decision: "ContextDecision", candidate: str | None) -> "Entry | None":
+def _show(decision: "ContextDecision", candidate: str | None, *, full: bool) -> "Entry | None":
     """Print an explanation; return the candidate's entry if a search for changes makes sense."""
     from apportion.decisions.explain.candidate import candidate_explanation
     from apportion.decisions.explain.decision import explanation
     from apportion.decisions.replay.why import entries_of, is_open
 
     if candidate is None:
-        print_shown(explanation(decision))
+        print_shown(explanation(decision, full=full))
         return None
     entries = entries_of(decision, candidate)
     print_shown(candidate_explanation(decision, entries))
@@ -81,7 +90,7 @@ def _show(decision: "ContextDecision", candidate: str | None) -> "Entry | None":
 
 
 def _explain_from_files(
-    settings: "Settings", decision_id: str, candidate: str | None, decisions: Path, events: Path | None
+    settings: "Settings", decision_id: str, show: "_Show", decisions: Path, events: Path | None
 ) -> None:
     from apportion.decisions.replay.log import LINE_MAX_BYTES
     from apportion.decisions.replay.origin import find_decision
@@ -94,7 +103,7 @@ def _explain_from_files(
             lines = lines_of(recorded, LINE_MAX_BYTES, DECISIONS)
             lines = watched(lines, recorded, "reading", bar, beside_output=False)
             decision = find_decision(lines, decision_id)
-        entry = _show(decision, candidate)
+        entry = show(decision)
         source = None if events is None else stack.enter_context(open_events(events))
         if entry is not None and source is not None:
             _search(settings, decision, entry, source, recorded)
@@ -104,7 +113,7 @@ def _explain_from_files(
             )
 
 
-def _explain_from_topics(settings: "Settings", decision_id: str, candidate: str | None) -> None:
+def _explain_from_topics(settings: "Settings", decision_id: str, show: "_Show") -> None:
     from apportion.decisions.recompose.lookup import decision_of, origin_in
     from apportion.decisions.recompose.ranges import RecordSelection
     from apportion.decisions.recompose.run import open_run
@@ -114,7 +123,7 @@ def _explain_from_topics(settings: "Settings", decision_id: str, candidate: str 
 
     with open_run(settings, RecordSelection()) as run:
         decision = decision_of(run, decision_id)
-        entry = _show(decision, candidate)
+        entry = show(decision)
         if entry is not None:
             origin = origin_in(run, decision)
             engine = create_engine(settings)

@@ -72,6 +72,9 @@ def replay(  # noqa: PLR0913 - a command takes its flags by name
     without_query: Annotated[
         bool, typer.Option("--without-query", help="Empty the query of every request.")
     ] = False,
+    without_tools: Annotated[
+        bool, typer.Option("--without-tools", help="Remove the tools of every request.")
+    ] = False,
     evolve: Annotated[
         bool, typer.Option("--evolve", help="Continue each session with its state under the change.")
     ] = False,
@@ -101,7 +104,8 @@ def replay(  # noqa: PLR0913 - a command takes its flags by name
     from apportion.decisions.replay.replaying import Replay, WhatIf
 
     selection = _topics.selection_of((events, decisions), since, until, offsets, from_topics=from_topics)
-    what_if = WhatIf(_change(policy, budget, counter, without or (), without_query=without_query), evolve)
+    removed = {"without_query": without_query, "without_tools": without_tools}
+    what_if = WhatIf(_change(policy, budget, counter, without or (), **removed), evolve)
     settings = read_settings(ctx)
     _require_counter(settings, counter)
     printing = _Printing(form, price)
@@ -124,19 +128,18 @@ def _change(
     budget: int | None,
     counter: str | None,
     without: Sequence[str],
-    *,
-    without_query: bool,
+    **removed: bool,
 ) -> "Change":
     from apportion.decisions.replay.whatif import Change
     from apportion.engine.policies import load_policy
 
-    if policy is None and budget is None and counter is None and not (without or without_query):
+    if policy is None and budget is None and counter is None and not (without or any(removed.values())):
         raise typer.BadParameter(
-            "there is no change: give --policy, --budget, --counter, --without or --without-query, "
-            "or use apportion verify"
+            "there is no change: give --policy, --budget, --counter, --without, --without-query or "
+            "--without-tools, or use apportion verify"
         )
     replacing = None if policy is None else load_policy(policy)
-    return Change(replacing, budget, counter, tuple(without), without_query)
+    return Change(replacing, budget, counter, tuple(without), **removed)
 
 
 def _require_counter(settings: "Settings", name: str | None) -> None:

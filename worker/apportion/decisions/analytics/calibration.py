@@ -161,7 +161,7 @@ def _unusable(row: Mapping[str, Any], base: Model, policy: Policy | None) -> str
         return "decisions by policies that are not in the settings"
     if _is_by_model(row, policy) and row["model_digest"] != base.digest:
         return "decisions by another row of the model"
-    listed = {part["id"] for part in row["parts"] or ()}
+    listed = {part["id"] for part in row["items"] or ()}
     if row["policy_strategy"] == _CHATS and "new_message" not in listed:
         return "decisions without candidates (decision_detail)"
     return ""
@@ -178,7 +178,7 @@ def _parts(row: Mapping[str, Any], base: Model, policy: Any) -> tuple[int, ...]:
     if row["policy_strategy"] != _CHATS:  # a text is sent as one message
         fixed = frame.request + frame.message if is_by_model and base.scale else 0
         return 1, 1, 0, _unscaled(row["tokens_used"] - fixed, scale.text), 0
-    parts = {part["id"]: part for part in sorted(row["parts"], key=lambda part: _place(part["id"]))}
+    parts = {part["id"]: part for part in sorted(row["items"], key=lambda part: _place(part["id"]))}
     text, json, messages, has_prompt = 0, 0, [*parts.values()], "system_prompt" in parts
     if has_prompt:
         text += _unscaled(messages.pop(0)["tokens"], scale.text)

@@ -65,6 +65,7 @@ GROUP = pa.struct(
         *_counts("shortfall_requested", "shortfall_available"),
     ]
 )
+PART = pa.struct([pa.field("name", pa.string()), *_counts("room", "fixed", "used", "available")])
 CONSTRAINT = pa.struct([pa.field("name", pa.string()), *_counts("given", "matched", "unmatched")])
 PHASE = pa.struct([pa.field("name", pa.string()), *_counts("duration_us")])
 
@@ -92,6 +93,7 @@ DECISIONS = pa.schema(
         *_ledger("before"),
         *_ledger("after"),
         pa.field("groups", pa.list_(GROUP)),
+        pa.field("parts", pa.list_(PART)),
         pa.field("score_parts", pa.list_(pa.string())),
         *_counts("candidates_total", "candidates_selected"),
         pa.field("reasons", pa.list_(_REASON_COUNT)),

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.console import group as grouped
 from rich.measure import Measurement
@@ -20,6 +21,7 @@ from apportion.core.results import (
     Entry,
     Exact,
     Excerpt,
+    Group,
     Outcome,
     Prefix,
     Status,
@@ -28,6 +30,9 @@ from apportion.core.results import (
 from apportion.printable import printable
 
 OMISSIONS_SHOWN = 10
+TOOLS_SHOWN = 20
+_TOOLS, _RESPONSE = "tools", "response"
+"""Parts of a whole request that are shown in a form of their own."""
 _BAR_CELLS = 24
 _MEANINGS = {
     Status.EMPTY: "Nothing was selected.",
@@ -40,12 +45,14 @@ _BREAKS = {
     WindowBreak.POLICY_CHANGED: "the last text was of another policy of this name, or for another model",
     WindowBreak.FIRST: "the session has no text under this policy yet",
     WindowBreak.TTL_EXPIRED: "a provider's cache is cold by now",
+    WindowBreak.TOOLS_CHANGED: "the tools are others",
     WindowBreak.SYSTEM_CHANGED: "the system prompt is another",
     WindowBreak.PINS_CHANGED: "the pinned messages are others",
     WindowBreak.MESSAGES_CHANGED: "the client changed messages that were sent",
     WindowBreak.ROOM: "the kept messages no longer fit, or older ones fit again",
     WindowBreak.CLEARED: "tool results or media were cleared",
     WindowBreak.SHORTENED: "a long text was shortened",
+    WindowBreak.MATERIAL_CHANGED: "the material is another",
 }
 HEADING = Style(bold=True)
 DIM = Style(dim=True)
@@ -73,8 +80,11 @@ class Bar(Struct, frozen=True):
 
 
 @grouped()
-def explanation(decision: ContextDecision) -> Iterator[RenderableType]:
-    """Return the decision for a Rich console. Only the first omitted candidates are listed one by one."""
+def explanation(decision: ContextDecision, *, full: bool = False) -> Iterator[RenderableType]:
+    """Return the decision for a Rich console; `full` adds its certificate.
+
+    Only the first omitted candidates are listed one by one.
+    """
     yield line(decision.summary, HEADING)
     if decision.status in _MEANINGS:
         yield line(_MEANINGS[decision.status])
@@ -82,8 +92,12 @@ def explanation(decision: ContextDecision) -> Iterator[RenderableType]:
     yield Text()
     yield _tokens(decision)
     yield from _token_notes(decision)
+    if full and decision.certificate is not UNSET:
+        yield line(_certificate(decision.certificate))
     yield from _optional_parts(decision)
-    entries = decision.candidates
+    tools = [entry for entry in decision.candidates if decision.parts and entry.group == _TOOLS]
+    yield from _tools(tools)
+    entries = [entry for entry in decision.candidates if not decision.parts or entry.group != _TOOLS]
     selected = [entry for entry in entries if entry.outcome is Outcome.SELECTED]
     omitted = [entry for entry in entries if entry.outcome is Outcome.OMITTED]
     if selected:
@@ -96,7 +110,7 @@ def explanation(decision: ContextDecision) -> Iterator[RenderableType]:
             yield line("left: when the candidate was considered last, not in the end", DIM)
         if any(entry.more is not UNSET for entry in omitted):
             yield line("more: with so many tokens more of that bound alone it is selected", DIM)
-    listed = Counter(str(entry.reason) for entry in omitted[:OMISSIONS_SHOWN])
+    listed = Counter(str(entry.reason) for entry in [*omitted[:OMISSIONS_SHOWN], *tools])
     if rest := Counter({str(reason.reason): reason.count for reason in decision.reasons}) - listed:
         counts = ", ".join([f"{reason} {count:,}" for reason, count in rest.items()])
         yield line(f"and {rest.total():,} more: {counts}", DIM)
@@ -109,8 +123,6 @@ def explanation(decision: ContextDecision) -> Iterator[RenderableType]:
 
 def _optional_parts(decision: ContextDecision) -> Iterator[RenderableType]:
     """Yield what optional tables of the policy and a query add to the record."""
-    if decision.certificate is not UNSET:
-        yield line(_certificate(decision.certificate))
     if decision.prefix is not UNSET:
         yield from _prefix(decision.prefix, decision.tokens.used)
     if decision.window is not UNSET:
@@ -145,13 +157,17 @@ def _identification(decision: ContextDecision) -> Iterator[RenderableType]:
 
 
 def _tokens(decision: ContextDecision) -> Table:
-    """Return the limit, then each group. A group's bar is full at its maximum, or else at the limit."""
-    rows = table("", "", "Used", "Of", "Floor", "Available", "Selected", right=(2, 3, 4, 5, 6))
+    """Return the limit, then the parts of a whole request, or each group.
+
+    A part's bar is full at its room, a group's at its maximum, or else at the limit. Lanes follow their part.
+    """
+    floor = "Fixed" if decision.parts else "Floor"
+    rows = table("", "", "Used", "Of", floor, "Available", "Selected", right=(2, 3, 4, 5, 6))
     rows.columns[1].no_wrap = True
     tokens = decision.tokens
     limit = (Bar(tokens.used, tokens.limit), f"{tokens.used:,}", f"{tokens.limit:,}")
     rows.add_row("all", *limit, style=HEADING)
-    for group in decision.groups:
+    for group in _groups(decision):
         most = tokens.limit if group.max is UNSET else group.max
         rows.add_row(
             line(group.name),
@@ -163,6 +179,44 @@ def _tokens(decision: ContextDecision) -> Table:
             f"{group.selected} of {group.selected + group.rejected}",
         )
     return rows
+
+
+def _groups(decision: ContextDecision) -> Iterator[Group]:
+    """Yield the groups, or each part of a whole request as a group; lanes follow the part that has them."""
+    names = {part.name for part in decision.parts}
+    lanes = [group for group in decision.groups if group.name not in names]
+    for part in decision.parts:
+        own = [group for group in decision.groups if group.name == part.name]
+        yield Group(
+            name=f"{part.name} (kept free)" if part.name == _RESPONSE else part.name,
+            min=part.fixed,
+            max=part.room,
+            used=part.used,
+            available=part.available,
+            selected=sum(group.selected for group in own or lanes),
+            rejected=sum(group.rejected for group in own or lanes),
+        )
+        if not own:
+            for lane in lanes:
+                most = part.room if lane.max is UNSET else min(lane.max, part.room)
+                yield replace(lane, name=f"  {lane.name}", max=most)
+    if not decision.parts:
+        yield from lanes
+
+
+def _tools(entries: Iterable[Entry]) -> Iterator[RenderableType]:
+    """Yield the names of the tools that are sent, and of those that are left out for each reason."""
+    names: dict[str, list[str]] = {"sent": []}
+    for entry in entries:
+        outcome = "sent" if entry.reason is UNSET else f"left out, {entry.reason}"
+        factors = _other_factors(replace(entry, lexical=entry.lexical or UNSET))
+        names.setdefault(outcome, []).append(entry.id.removeprefix(f"{_TOOLS}/") + factors)
+    shown = {outcome: named for outcome, named in names.items() if named}
+    if shown:
+        yield heading("Tools")
+    for outcome, named in shown.items():
+        more = f", and {len(named) - TOOLS_SHOWN:,} more" if len(named) > TOOLS_SHOWN else ""
+        yield line(f"{outcome} ({len(named):,}): {'; '.join(named[:TOOLS_SHOWN])}{more}")
 
 
 def _token_notes(decision: ContextDecision) -> Iterator[RenderableType]:

@@ -106,6 +106,13 @@ _Tenant: TypeAlias = Annotated[str | None, Field(description="Only decisions of 
 _DecisionId: TypeAlias = Annotated[
     str, Field(pattern="^[0-9a-f]{1,64}$", description="The decision's id, or a unique beginning of it.")
 ]
+_PolicyToml: TypeAlias = Annotated[
+    str | None,
+    Field(
+        max_length=_POLICY_MAX_CHARACTERS,
+        description="A policy in TOML, instead of the policies of its name, or of its strategy.",
+    ),
+]
 
 
 class DecisionServer(MCPServer[Any]):
@@ -211,7 +218,7 @@ class DecisionServer(MCPServer[Any]):
         with _tool_errors():
             decision = self._source.decision(decision_id)
             if candidate_id is None:
-                return _result(text_of(explanation(decision)), explained(decision))
+                return _result(text_of(explanation(decision, full=True)), explained(decision))
             entries = entries_of(decision, candidate_id)
             result = explained(decision, entries)
             texts = [text_of(candidate_explanation(decision, entries))]
@@ -227,13 +234,7 @@ class DecisionServer(MCPServer[Any]):
 
     def replay_decisions(
         self,
-        policy_toml: Annotated[
-            str | None,
-            Field(
-                max_length=_POLICY_MAX_CHARACTERS,
-                description="A policy in TOML, instead of the policies of its name, or of its strategy.",
-            ),
-        ] = None,
+        policy_toml: _PolicyToml = None,
         budget_tokens: Annotated[
             int | None, Field(ge=0, description="Give every request this budget.")
         ] = None,
@@ -243,6 +244,8 @@ class DecisionServer(MCPServer[Any]):
         without: Annotated[
             list[str] | None, Field(max_length=20, description="Exclude candidates of these kinds or lanes.")
         ] = None,
+        *,
+        without_tools: Annotated[bool, Field(description="Remove the tools of every request.")] = False,
     ) -> Annotated[CallToolResult, ReplayedChanges]:
         """Compose all recorded requests again under a change, and return how the decisions differ.
 
@@ -253,9 +256,10 @@ class DecisionServer(MCPServer[Any]):
             budget_tokens=budget_tokens,
             counter=counter,
             without=tuple(without or ()),
+            without_tools=without_tools,
         )
         if change == Change():
-            raise ToolError("no_change: give policy_toml, budget_tokens, counter or without")
+            raise ToolError("no_change: give policy_toml, budget_tokens, counter, without or without_tools")
         assert self._recording is not None, "it is registered with a recording only"
         with _tool_errors():
             counters = counters_with(self._recording.settings.counter_files)

@@ -45,6 +45,7 @@ class Change(Struct, frozen=True):
     - `counter`: the `counter` of every policy; `model` counts by the model of each request.
     - `without`: kinds and lanes of the candidates to exclude.
     - `without_query`: empties the query; the relevance of a candidate without its own score is then 0.
+    - `without_tools`: removes the tools and the choice of a tool.
     """
 
     policy: Policy | None = None
@@ -52,6 +53,7 @@ class Change(Struct, frozen=True):
     counter: str | None = None
     without: tuple[str, ...] = ()
     without_query: bool = False
+    without_tools: bool = False
 
     def policy_for(self, recorded: Policy, known: Collection[str]) -> Policy:
         """Return the policy that replaces the recorded one; `known` are the names of all policies."""
@@ -71,6 +73,8 @@ class Change(Struct, frozen=True):
             request = replace(request, budget_tokens=self.budget_tokens)
         if self.without_query and request.query is not UNSET:
             request = replace(request, query="")
+        if self.without_tools and request.tools is not UNSET:
+            request = replace(request, tools=UNSET, tool_choice=UNSET)
         if self.without and "constraints.must_exclude" in STRATEGIES[policy.strategy].reads:
             given = Constraints() if request.constraints is UNSET else request.constraints
             types = (MatchType.KIND, MatchType.LANE)

@@ -66,6 +66,9 @@ TOKENS_OFFERED = _counter(
 )
 TOKENS_LIMIT = _counter("tokens_limit", "Sum of the token limits of the answers.")
 TOKENS_USED = _counter("tokens_used", "Tokens in the answers.")
+PART_TOKENS = _counter(
+    "part_tokens_used", "Tokens in the parts of whole requests: system, tools, history, material.", "part"
+)
 TENANT_DECISIONS = _counter(
     "tenant_decisions", "Requests that were answered, by tenant; only with metrics_by_tenant.", "tenant"
 )

@@ -76,6 +76,8 @@ class Numbers(Collector):
         self.add(metrics.TOKENS_OFFERED, tally.offered_tokens)
         self.add(metrics.TOKENS_LIMIT, tally.limit_tokens)
         self.add(metrics.TOKENS_USED, tally.used_tokens)
+        for part, tokens in tally.parts.items():
+            self.add(metrics.PART_TOKENS, tokens, part)
         self.add(metrics.CACHE, tally.cache_hits, "hit")
         self.add(metrics.CACHE, tally.decisions.total() - tally.cache_hits, "miss")
         for code, count in tally.refused.items():

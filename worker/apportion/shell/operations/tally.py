@@ -36,6 +36,8 @@ class BatchTally:
         self.reasons: Counter[Reason] = Counter()
         self.tenants: dict[str, tuple[int, int]] = {}
         """Number of answers and of tokens, by tenant."""
+        self.parts: Counter[str] = Counter()
+        """Tokens in the parts of whole requests, by the part's name."""
         self.refused: Counter[ErrorCode] = Counter()
         self.selected = self.cache_hits = 0
         self.limit_tokens = self.used_tokens = self.offered_tokens = 0
@@ -59,5 +61,7 @@ class BatchTally:
         for omitted in decision.reasons:
             self.reasons[omitted.reason] += omitted.count
         self.offered_tokens += sum([group.available for group in decision.groups])
+        for part in decision.parts:
+            self.parts[part.name] += part.used
         count, spent = self.tenants.get(decision.tenant, (0, 0))
         self.tenants[decision.tenant] = count + 1, spent + used

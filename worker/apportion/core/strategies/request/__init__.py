@@ -29,11 +29,12 @@ from apportion.core.strategies.lanes import LanesStrategy
 from apportion.core.strategies.request.composing import compose_request
 from apportion.core.strategies.request.own_part import Carried, RequestPart, RequestTask
 from apportion.core.strategies.request.policy import GROUPS, TOOLS, RequestPolicy
-from apportion.core.strategy_api.levers import Ceiling, Levers, Meaning
+from apportion.core.strategy_api.levers import Ceiling, Lever, Levers, Meaning
 from apportion.core.strategy_api.task import SessionPart
 from apportion.core.strategy_api.verdict import Verdicts
 
 _LANES, _CONVERSATION = LanesStrategy(), ConversationStrategy()
+_TOOL_LEVERS = (Lever.TOTAL, Lever.CEILING)
 _QUERY_MAX_CHARACTERS = Bounds().query_max_characters
 
 
@@ -54,9 +55,12 @@ class RequestStrategy:
             "a newer candidate of its subject, or a later compaction of the chat, counts instead"
         ),
         Reason.HISTORY_TRUNCATED: Meaning("it did not fit into what is left for the history"),
-        Reason.TOOL_NOT_RELEVANT: Meaning("not all tools fit, and nothing in the question names this one"),
+        Reason.TOOL_NOT_RELEVANT: Meaning(
+            "not all tools fit, and nothing in the question names this one", _TOOL_LEVERS
+        ),
         Reason.TOOLS_MAX_REACHED: Meaning(
-            "not all tools fit, and more relevant ones, or those of the session's last answer, are sent"
+            "not all tools fit, and more relevant ones, or those of the session's last answer, are sent",
+            _TOOL_LEVERS,
         ),
     }
 

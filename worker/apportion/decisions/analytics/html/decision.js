@@ -66,10 +66,22 @@ function decision(row, one) {
       ["Pushed out of the pool", one.evicted ? counted(one.evicted, "artifact") : null],
       ["Constraints", (one.constraints || []).length ? one.constraints.map((each) => `${each.name} ${each.matched} of ${each.given} matched`).join(", ") : null],
     ]),
+    (one.parts || []).length ? partsBar(one.parts, row) : null,
     groups.length ? groupsTable(groups, row) : null,
     element("h3", {}, "Candidates by rank"),
     ...(candidates.length ? waterfall(candidates, row, one) : [emptyState("This decision lists no candidates.")]),
   ].filter(Boolean);
+}
+
+function partsBar(parts, row) {
+  const taken = parts.map((part) => ({ ...part, tokens: part.name === "response" ? part.fixed : part.used }));
+  const free = { name: "not used", tokens: Math.max(0, row.tokens_limit - sum(taken, (part) => part.tokens)) };
+  const whole = Math.max(1, sum([...taken, free], (part) => part.tokens));
+  const fill = (part) => ({ background: part === free ? "var(--track)" : colorOf("group", part.name), ...(part.name === "response" && { opacity: 0.4 }) });
+  const says = (part) => `${part.name}${part.name === "response" ? ", kept free" : ""}: ${count(part.tokens)} (${percent(part.tokens, whole)})`;
+  return element("div", {}, element("h3", {}, "What fills the window"),
+    element("div", { class: "parts" }, [...taken, free].map((part) => element("i", { title: says(part), style: { width: `${(100 * part.tokens) / whole}%`, ...fill(part) } }))),
+    element("ul", { class: "legend" }, [...taken, free].map((part) => element("li", {}, element("span", { class: "swatch", style: fill(part) }), says(part)))));
 }
 
 function groupsTable(groups, row) {

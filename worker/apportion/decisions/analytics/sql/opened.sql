@@ -4,6 +4,6 @@ SELECT
     session_before_spent_tokens, session_after_spent_tokens, session_after_prompts, session_after_expires_at,
     duplicate_of, len(evicted) + coalesce(evicted_unlisted, 0) AS evicted,
     list_sum(list_transform(unlisted, lambda each: each.count)) AS unlisted,
-    groups, constraints, run_phases
+    groups, parts, constraints, run_phases
 FROM decisions
 SEMI JOIN (FROM listed LIMIT 1000) USING (decision_id);
