@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from apportion.core.digests import digest
 from apportion.core.errors import EventError
 from apportion.core.events import Conversation
-from apportion.core.history import Sent, history_of
+from apportion.core.history import SentHistory, history_of
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | st.floats(-1e9, 1e9) | st.text(),
@@ -29,9 +29,9 @@ def test_a_digest_covers_the_canonical_json_of_its_value(
     assert history.digests()["messages"] == digest(rfc8785.dumps(messages))
     assert history.digests()["new_message"] == digest(rfc8785.dumps(new_message))
     for places in (kept, range(len(messages))):
-        emitted = history.standing(Sent(places))
+        emitted = history.standing(SentHistory(places))
         assert list(emitted[:-1]) == [messages[place] for place in places]
-        assert history.digest_of_standing(Sent(places)) == digest(rfc8785.dumps(emitted))
+        assert history.digest_of_standing(SentHistory(places)) == digest(rfc8785.dumps(emitted))
 
 
 def test_a_message_without_canonical_json_is_refused_with_its_place() -> None:

@@ -14,6 +14,7 @@ from apportion.demo.workload.sessions import Event, ToolChat, briefing, chat, ha
 from apportion.library import EMPTY, ENGINE, Bounds, ContextRequest, builtin_policies, compose, decode
 
 POLICIES = {policy.name: policy for policy in builtin_policies()}
+SECRETIVE = replace(ENGINE, secrets=Secrets(b"a secret of this test"))
 MOMENTS = [json.loads(value) for value in islice(recorded(), 3)]
 
 
@@ -24,8 +25,7 @@ def test_each_session_uses_its_own_strategy_and_hides_paths(ask: Callable[[Event
         request = decode(json.dumps(ask(moment)).encode(), Bounds())
         assert isinstance(request, ContextRequest)
         policy = POLICIES[str(request.policy)]
-        engine = replace(ENGINE, secrets=Secrets(b"a secret of this test"))
-        decision = compose(request, EMPTY, policy, engine).decision
+        decision = compose(request, EMPTY, policy, SECRETIVE).decision
         assert decision.candidates_selected
         assert not paths & {candidate.id for candidate in decision.candidates}
 
@@ -44,7 +44,7 @@ def test_a_chat_with_tools_grows_keeps_its_beginning_and_is_cleared() -> None:
     for value in islice(recorded(), 288, 300):
         request = decode(json.dumps(chat_with_tools.ask(json.loads(value))).encode(), Bounds())
         assert isinstance(request, ContextRequest)
-        outcome = compose(request, row, policy, ENGINE)
+        outcome = compose(request, row, policy, SECRETIVE)
         row, decision = outcome.session, outcome.decision
         assert decision.window
         assert decision.tool_results

@@ -15,7 +15,7 @@ from apportion.core.engine import Engine, Measure
 from apportion.core.event_time import utc
 from apportion.core.events import MendedRequest, Opt, Trigger
 from apportion.core.fingerprints import fingerprint, key_id
-from apportion.core.history import Sent
+from apportion.core.history import SentHistory
 from apportion.core.results import (
     SCHEMA_VERSION,
     Breakpoint,
@@ -68,10 +68,10 @@ class AnswerParts(Struct, frozen=True):
         return UNSET if seen is None else seen.decision_id
 
     @property
-    def sent(self) -> Sent | None:
+    def sent(self) -> SentHistory | None:
         """What is emitted of the history; None without one."""
         kept = self.made.kept
-        return None if kept is UNSET else Sent(kept, self.made.rewritten, self.made.material)
+        return None if kept is UNSET else SentHistory(kept, self.made.rewritten, self.made.material)
 
     @property
     def tools(self) -> Opt[tuple[dict[str, Any], ...]]:

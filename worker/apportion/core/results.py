@@ -329,7 +329,7 @@ class Group(Result, frozen=True, kw_only=True, omit_defaults=False, gc=False):
     shortfall: Opt[Shortfall] = UNSET
 
 
-class Part(Struct, frozen=True, gc=False):
+class PartTokens(Struct, frozen=True, gc=False):
     """A part of a request, in tokens as the model counts them.
 
     `room` is the most that it may have, `fixed` what must be in it, `used` what is in it, and `available` the
@@ -634,7 +634,7 @@ class ContextDecision(Result, frozen=True, kw_only=True, tag_field="type", tag="
     tokens: DecisionTokens
     session: SessionLedger
     groups: tuple[Group, ...] = ()
-    parts: tuple[Part, ...] = ()
+    parts: tuple[PartTokens, ...] = ()
     """The parts of a whole request, and the answer that it leaves room for (`request`)."""
     certificate: Opt[Certificate] = UNSET
     """The quality of the selection, if the policy asks for it."""

@@ -18,7 +18,7 @@ from apportion.core.results import (
     Excerpt,
     Fidelity,
     Margin,
-    Part,
+    PartTokens,
     Prefix,
     QueryMatch,
     Redundant,
@@ -107,7 +107,7 @@ class Output(Struct, frozen=True, kw_only=True):
     """The indices of the emitted tools, in the order of the request."""
     material: tuple[int, str] | None = None
     """A text that is emitted as a message of the user, and the number of messages before it."""
-    parts: tuple[Part, ...] = ()
+    parts: tuple[PartTokens, ...] = ()
     """The parts of a whole request."""
     kept: Opt[tuple[int, ...]] = UNSET
     """The indices of the emitted messages of the history, in the order of the output."""

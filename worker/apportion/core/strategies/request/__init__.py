@@ -5,10 +5,10 @@ for the answer:
 
 - Fixed are the system prompt, the tools that must be sent, the new message with its group, the pinned
   messages, and the protected candidates as they are rendered alone. Above T, the result is infeasible.
-- Tools are chosen first; see `tools`. What is left after the fixed parts and the tools is R. Without
+- Tools are chosen first; see `tools`. R is the rest of T after the fixed parts and the tools. Without
   candidates, the history may have R. Else it may have R less the tokens of the material, which are a share of
   R. So its room does not depend on the candidates, and its beginning stays.
-- The material has what is left of T then. It is composed by `lanes`, the chat by `conversation`.
+- The material has the rest of T then. It is composed by `lanes`, the chat by `conversation`.
 - Order of the text: tools, system prompt, messages; the material is before the user's last message.
 - Ids: `tools/NAME`, or `tools/INDEX` for definitions of several functions; others as in the parts.
 """
@@ -27,7 +27,7 @@ from apportion.core.results import Reason
 from apportion.core.strategies.conversation import ConversationStrategy
 from apportion.core.strategies.lanes import LanesStrategy
 from apportion.core.strategies.request.composing import compose_request
-from apportion.core.strategies.request.own_part import Carried, RequestPart, RequestTask
+from apportion.core.strategies.request.own_part import CarriedParts, RequestPart, RequestTask
 from apportion.core.strategies.request.policy import GROUPS, TOOLS, RequestPolicy
 from apportion.core.strategy_api.levers import Ceiling, Lever, Levers, Meaning
 from apportion.core.strategy_api.task import SessionPart
@@ -84,7 +84,7 @@ class RequestStrategy:
 
     def read_own(self, request: ContextRequest, session: SessionPart) -> RequestPart:
         """Return the parts of the request, each with the session."""
-        carried = msgpack.decode(session.carried, type=Carried) if session.carried else Carried()
+        carried = msgpack.decode(session.carried, type=CarriedParts) if session.carried else CarriedParts()
         return RequestPart(
             _CONVERSATION.read_own(request, replace(session, carried=carried.history)),
             None if request.candidates is UNSET else _LANES.read_own(request, replace(session, carried=b"")),

@@ -9,7 +9,7 @@ from apportion.core.models import NO_FRAME, NO_SCALE
 from apportion.core.strategies.conversation import PreparedChat, prepare
 from apportion.core.strategies.conversation.kept_history import ConversationTask
 from apportion.core.strategies.lanes import LanesStrategy
-from apportion.core.strategies.request.joined import Joined, Rooms
+from apportion.core.strategies.request.joined import JoinedParts, Rooms
 from apportion.core.strategies.request.own_part import RequestTask
 from apportion.core.strategies.request.tools import (
     Tool,
@@ -37,7 +37,7 @@ def compose_request(task: RequestTask) -> Verdicts:
     chat = _read_chat(task)
     tools = _read_tools(task, chat)
     if not task.limit_tokens:
-        return Joined(task, tools, chat.compose(0), _material(task, chat, 0)).withheld()
+        return JoinedParts(task, tools, chat.compose(0), _material(task, chat, 0)).withheld()
     frame_tokens = 0 if task.model is None else task.model.frame.tools
     most_tokens = max(0, task.limit_tokens - task.policy.answer_tokens(task.own.response_tokens, task.model))
     must_tokens = cost_of([tool for tool in tools if tool.must], frame_tokens)
@@ -53,7 +53,7 @@ def compose_request(task: RequestTask) -> Verdicts:
     fixed = Rooms(must_tokens, chat.fixed_tokens, pinned_tokens)
     is_infeasible = answer.infeasible or history_room <= 0
     material = _material(task, chat, 0 if is_infeasible else rooms.material)
-    result = Joined(task, tools, answer, material, rooms, fixed)
+    result = JoinedParts(task, tools, answer, material, rooms, fixed)
     return result.infeasible() if is_infeasible else result.composed()
 
 

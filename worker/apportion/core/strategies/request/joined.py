@@ -6,10 +6,10 @@ from msgspec import UNSET, Struct, msgpack
 from msgspec.structs import replace
 
 from apportion.core.events import Opt
-from apportion.core.results import Breakpoint, ChatWindow, Part, WindowBreak
+from apportion.core.results import Breakpoint, ChatWindow, PartTokens, WindowBreak
 from apportion.core.strategies.conversation.chat_state import short_digest
 from apportion.core.strategies.conversation.verdicts import MESSAGES
-from apportion.core.strategies.request.own_part import Carried, RequestTask
+from apportion.core.strategies.request.own_part import CarriedParts, RequestTask
 from apportion.core.strategies.request.policy import HISTORY, RESPONSE, SYSTEM, TOOLS
 from apportion.core.strategies.request.tools import Tool, carried_set, cost_of
 from apportion.core.strategy_api.verdict import Bound, GroupBounds, Verdicts
@@ -20,14 +20,14 @@ _NEW = frozenset({WindowBreak.FIRST, WindowBreak.POLICY_CHANGED})
 
 
 class Rooms(Struct, frozen=True):
-    """Tokens of the parts; the history's include those of the system prompt."""
+    """Tokens of the parts; the history includes the system prompt."""
 
     tools: int = 0
     history: int = 0
     material: int = 0
 
 
-class Joined(Struct, frozen=True):
+class JoinedParts(Struct, frozen=True):
     """The parts of a composed request; `material` is None if it has no candidates."""
 
     task: RequestTask
@@ -38,7 +38,7 @@ class Joined(Struct, frozen=True):
     fixed: Rooms = Rooms()
 
     def withheld(self) -> Verdicts:
-        """Return the verdicts if nothing may be sent, and nothing was counted."""
+        """Return the verdicts of uncounted parts, which are not sent."""
         for verdict in self.chat.verdicts:
             verdict.group = HISTORY if verdict.group == MESSAGES else verdict.group
         material = () if self.material is None else self.material.verdicts
@@ -71,7 +71,7 @@ class Joined(Struct, frozen=True):
         in_message = artifacts and self.task.policy.material.place == "message"
         place = (position, short_digest(text.encode())) if in_message else None
         tools_now = carried_set(sent)
-        state = Carried(tools_now, place, chat.carried)
+        state = CarriedParts(tools_now, place, chat.carried)
         return replace(
             answer,
             standing=[*sent, *chat.standing[:first], *artifacts, *chat.standing[first:]],
@@ -124,7 +124,7 @@ class Joined(Struct, frozen=True):
         others = [index for index, role in enumerate(roles) if role not in _INSTRUCTIONS]
         return users[-1] if users else [*others, len(roles)][0]
 
-    def _parts(self) -> tuple[Part, ...]:
+    def _parts(self) -> tuple[PartTokens, ...]:
         system = [verdict for verdict in self.chat.verdicts if verdict.group == SYSTEM]
         prompt = sum([verdict.cost for verdict in system])
         sent = [tool for tool in self.tools if tool.fidelity is not None]
@@ -132,18 +132,20 @@ class Joined(Struct, frozen=True):
         history, frame = used - prompt if used else 0, self._frame_tokens
         messages = sum([verdict.cost for verdict in self.chat.verdicts]) - prompt
         parts = [
-            Part(SYSTEM, prompt, prompt, prompt if used else 0, prompt),
-            Part(TOOLS, rooms.tools, fixed.tools, cost_of(sent, frame), cost_of(self.tools, frame)),
-            Part(HISTORY, max(0, rooms.history - prompt), fixed.history - prompt, history, messages),
+            PartTokens(SYSTEM, prompt, prompt, prompt if used else 0, prompt),
+            PartTokens(TOOLS, rooms.tools, fixed.tools, cost_of(sent, frame), cost_of(self.tools, frame)),
+            PartTokens(HISTORY, max(0, rooms.history - prompt), fixed.history - prompt, history, messages),
         ]
         if self.material is not None:
             costs = sum([verdict.cost for verdict in self.material.verdicts])
             parts.append(
-                Part("material", max(0, rooms.material), fixed.material, self.material.used_tokens, costs)
+                PartTokens(
+                    "material", max(0, rooms.material), fixed.material, self.material.used_tokens, costs
+                )
             )
-        return (*parts, Part(RESPONSE, self._answer_tokens, self._answer_tokens, 0, 0))
+        return (*parts, PartTokens(RESPONSE, self._answer_tokens, self._answer_tokens, 0, 0))
 
-    def _window(self, state: Carried, tools_tokens: int, used_tokens: int) -> Opt[ChatWindow]:
+    def _window(self, state: CarriedParts, tools_tokens: int, used_tokens: int) -> Opt[ChatWindow]:
         """Return the window with what precedes the chat, up to the first change of tools or material."""
         window, last = self.chat.window, self.task.own.carried
         if window is UNSET:
@@ -170,9 +172,9 @@ class Joined(Struct, frozen=True):
         return sum([verdict.tokens for verdict in self.chat.standing[: self._messages_from + messages]])
 
     def _breakpoints(self, tools: int, first: int, artifacts: int) -> tuple[Breakpoint, ...]:
-        """Return the breakpoints: the ends of tools and system prompt, and those of the chat.
+        """Return the breakpoints: the ends of tools, system prompt, and parts of the chat.
 
-        If the model matches marks, there are at most four, the last of the chat's.
+        If the model matches marks, there are at most four, of the chat the last ones.
         """
         points, model = self.chat.breakpoints, self.task.model
         if not points:

@@ -1,4 +1,4 @@
-"""Inputs that only `request` reads, and what a session carries between its answers."""
+"""Inputs that only `request` reads, and the state that a session carries between its answers."""
 
 from typing import Any, TypeAlias
 
@@ -11,8 +11,8 @@ from apportion.core.strategies.request.policy import RequestPolicy
 from apportion.core.strategy_api.task import OwnPart, Task
 
 
-class Carried(Struct, frozen=True, array_like=True):
-    """What a session carries from one answer to the next."""
+class CarriedParts(Struct, frozen=True, array_like=True):
+    """The state that a session carries from one answer to the next."""
 
     tools: bytes = b""
     """The digests of the sent tools, 8 bytes each."""
@@ -33,7 +33,7 @@ class RequestPart(OwnPart, frozen=True):
     """The question by which tools are ranked."""
     response_tokens: Opt[int]
     material_tokens: Opt[int]
-    carried: Carried
+    carried: CarriedParts
 
 
 RequestTask: TypeAlias = Task[RequestPolicy, RequestPart]

@@ -1,4 +1,4 @@
-"""The policy of strategy `request`: tools, material by the tables of `lanes`, history by those of a chat."""
+"""The policy of strategy `request`: tools, material as in `lanes`, and history as in `conversation`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -32,7 +32,7 @@ from apportion.core.strategy_api.policy import (
 
 SYSTEM, TOOLS, HISTORY, RESPONSE = "system", "tools", "history", "response"
 GROUPS = (SYSTEM, TOOLS, HISTORY, RESPONSE)
-"""The groups of a decision beside the lanes; no lane has such a name."""
+"""The groups of a decision that are no lanes; no lane has such a name."""
 
 
 class ToolsPolicy(PolicyTable):
@@ -45,7 +45,7 @@ class ToolsPolicy(PolicyTable):
 class MaterialPolicy(LanesTables):
     """`[material]`: the candidates, by the tables of `lanes`.
 
-    `share` is what the history leaves to them of what is left after the fixed parts, in thousandths. With
+    `share` is their part of the rest after the fixed parts and the tools, in thousandths. With
     place `message`, they are a message of the user before the user's last one. With place `text`, they are
     the answer's `text`, and the caller places it; their tokens include the frame of a message.
     """

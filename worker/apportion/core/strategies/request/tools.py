@@ -1,4 +1,4 @@
-"""Choice of tools: all of them if they fit, or else those that must be sent, and the most relevant others.
+"""Choice of tools: all of them if they fit, or else the required ones and the most relevant others.
 
 Tools come before everything else in a provider's cache, so another set breaks all of it. So the set of the
 session's last answer stays as long as it fits, unless the most relevant optional tool is not in it.
@@ -24,7 +24,7 @@ _NAMED = frozenset({"name", "allowedFunctionNames", "allowed_function_names"})
 
 
 class Tool(Verdict, gc=False, kw_only=True):
-    """A definition, its verdict, and what is read of it."""
+    """A definition, its verdict, and the parts of it that are read."""
 
     index: int
     json: str
@@ -135,7 +135,7 @@ def cost_of(tools: Collection[Tool], frame_tokens: int) -> int:
 def choose_tools(
     tools: Sequence[Tool], query: str, room_tokens: int, frame_tokens: int, carried: bytes
 ) -> None:
-    """Set the verdicts of counted tools, of which those that must be sent fit into the room.
+    """Set the verdicts of counted tools; the required ones fit into the room.
 
     `frame_tokens` are added to a set of tools. Optional tools are taken by relevance, ties in the order of
     the request, each that fits.
@@ -184,7 +184,7 @@ def _relevance(query: str, tools: Sequence[Tool]) -> list[int]:
 
 
 def _held(offered: Sequence[Tool], carried: bytes) -> list[Tool]:
-    """Return the set of the last answer; none if a tool of it is gone, or it lacks one that must be sent."""
+    """Return the set of the last answer; none if a tool of it is gone, or a required one is not in it."""
     starts = range(0, len(carried), _DIGEST_BYTES)
     wanted = {carried[start : start + _DIGEST_BYTES] for start in starts}
     held = [tool for tool in offered if tool.digest in wanted]
