@@ -23,7 +23,9 @@ class FitFilter:
         session_id: str | Callable[[CallModelData[Any]], str],
         **settings: Unpack[FitterSettings],
     ) -> None:
-        """Start with a limit of instructions and items, without the definitions of tools.
+        """Start with a limit of instructions, items and the agent's own tools.
+
+        A filter cannot change the tools. Those of MCP servers and handoffs do not count.
 
         `session_id` is an id, or a function that returns it for a call's data. The SDK does not give its
         session to a filter. The first agent that calls the filter has the session of a given id. The session
@@ -31,7 +33,10 @@ class FitFilter:
         names the sessions of all agents.
         """
         self.fitter = Fitter(
-            limit_tokens, settings, session_remedy="give the filter the id of the SDK's session"
+            limit_tokens,
+            settings,
+            session_remedy="give the filter the id of the SDK's session",
+            can_choose=False,
         )
         self._session_id = session_id
         self._first_agent: str | None = None
@@ -41,7 +46,8 @@ class FitFilter:
         given = data.model_data
         with self.fitter.noting_failures():
             if given.input:
-                body = {"input": given.input, "instructions": given.instructions}
+                tools = [_definition(tool) for tool in data.agent.tools]
+                body = {"input": given.input, "instructions": given.instructions, "tools": tools}
                 model = getattr(data.agent.model, "model", data.agent.model)
                 chat = read_chat(body, Responses())
                 fitted = await self.fitter.fit_async(chat, self._session_of(data), model)
@@ -54,3 +60,11 @@ class FitFilter:
         self._first_agent = self._first_agent or data.agent.name
         is_first = not self._session_id or data.agent.name == self._first_agent
         return self._session_id if is_first else f"{self._session_id}/{data.agent.name}"
+
+
+def _definition(tool: Any) -> dict[str, Any]:
+    """Return a tool as the model reads it; a hosted tool has only a name."""
+    if not hasattr(tool, "params_json_schema"):
+        return {"type": tool.name}
+    fields = {"description": tool.description, "parameters": tool.params_json_schema}
+    return {"type": "function", "name": tool.name, **fields}

@@ -27,12 +27,13 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.run import AgentRunResult
+from pydantic_ai.tools import ToolDefinition
 from pydantic_core import to_jsonable_python
 
 from apportion.core.media import stub_of
 from apportion.doors.fitting.shapes import read_chat
 from apportion.doors.fitting.shapes.form import Item, Part, Shape, call, countable, result, text_block
-from apportion.integrations.fitter import Fitter, FitterSettings
+from apportion.integrations.fitter import Fitter, FitterSettings, sent_tools
 
 _session_id = ContextVar[str | None]("session_id", default=None)
 """The session of the run."""
@@ -53,7 +54,7 @@ class FitHistory(AbstractCapability[Any]):
         session_id: Callable[[RunContext[Any]], str] | None = None,
         **settings: Unpack[FitterSettings],
     ) -> None:
-        """Start with a limit of instructions and messages, without the definitions of tools."""
+        """Start with a limit of instructions, messages and the definitions of tools."""
         self.fitter = Fitter(limit_tokens, settings, session_remedy="give the run conversation_id=…")
         self._session_id = session_id or _own_session_id
 
@@ -77,14 +78,25 @@ class FitHistory(AbstractCapability[Any]):
         with self.fitter.noting_failures():
             if history := messages[: len(messages) - len(last)]:
                 text = InstructionPart.join(parameters.instruction_parts or [])
-                chat = read_chat({"messages": history, "instructions": text}, PydanticAI())
+                own, output = parameters.function_tools, parameters.output_tools
+                tools = [_definition(tool) for tool in (*own, *output)]
+                choice = {"allowed_function_names": [tool.name for tool in output]}  # these are always sent
+                given = {"messages": history, "instructions": text, "tools": tools, "tool_choice": choice}
+                chat = read_chat(given, PydanticAI())
                 fitted = await self.fitter.fit_async(chat, self._session_id(ctx), ctx.model.model_name)
                 if fitted.system != text and (fitted.system or text):
                     parts = [InstructionPart(fitted.system)] if fitted.system else []
                     parameters = replace(parameters, instruction_parts=parts)
+                kept = sent_tools(fitted, own, tools[: len(own)])
+                parameters = replace(parameters, function_tools=kept)
                 sent = [*fitted.messages, *last]
                 return replace(request_context, messages=sent, model_request_parameters=parameters)
         return request_context
+
+
+def _definition(tool: ToolDefinition) -> dict[str, Any]:
+    fields = {"description": tool.description or "", "parameters": tool.parameters_json_schema}
+    return {"name": tool.name, **fields}
 
 
 def _own_session_id(ctx: RunContext[Any]) -> str | None:

@@ -68,16 +68,20 @@ async def test_a_body_is_fitted_as_in_this_process(body: Any) -> None:
         assert {**answer["body"], "messages": body["messages"]} == body
 
 
-async def test_artifacts_are_fitted_by_a_second_event_of_the_session() -> None:
+@pytest.mark.parametrize("policy", [None, "fit-artifacts"])
+async def test_artifacts_of_a_policy_of_their_own_are_a_second_event_of_the_session(policy: Any) -> None:
+    options = {"artifacts_policy": policy}
     artifacts = [{"content": "a.py prints a line."}]
     backend = Counted()
     async with gateway(backend) as client:
-        first = await (await client.post("/v1/fit", json=call(artifacts=artifacts))).json()
-    assert first["artifacts_decision"]["candidates_selected"] == 1
+        first = await (await client.post("/v1/fit", json=call(artifacts=artifacts, options=options))).json()
+    decision = first["artifacts_decision"]
+    assert (decision == first["decision"]) == (policy is None)
+    assert [entry["group"] for entry in decision["candidates"]].count("retrieved") == 1
     assert any(message["content"].startswith("a.py prints a line.\n\n") for message in first["body"])
 
     assert {session for session, _ in backend.composed} == {"s"}
-    assert [policy for _, policy in backend.composed] == ["fit", "fit-artifacts"]
+    assert [policy for _, policy in backend.composed] == ["fit", policy][: 1 + bool(policy)]
 
 
 async def test_a_repeated_call_gets_its_first_answer() -> None:
@@ -235,7 +239,8 @@ async def test_a_token_must_cover_both_policies_before_anything_is_charged(tmp_p
     headers = {"Authorization": "Bearer 0123456789abcdef"}
     backend = Counted()
     async with gateway(backend, gateway_tokens_file=tokens) as client:
-        refused = await client.post("/v1/fit", json=call(tenant="acme", artifacts=[]), headers=headers)
+        body = call(tenant="acme", artifacts=[], options={"artifacts_policy": "fit-artifacts"})
+        refused = await client.post("/v1/fit", json=body, headers=headers)
         assert await problem(refused) == (403, "forbidden", "$.options.artifacts_policy")
         taken = await client.post("/v1/fit", json=call(options={"tenant": "acme"}), headers=headers)
         assert taken.status == 200
