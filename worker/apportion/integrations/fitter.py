@@ -56,21 +56,17 @@ class Fitter:
     `failures` counts calls that were not fitted, by code.
     """
 
-    def __init__(
-        self,
-        limit_tokens: int | None,
-        settings: FitterSettings,
-        *,
-        session_remedy: str,
-        can_choose: bool = True,
-    ) -> None:
+    def __init__(self, limit_tokens: int | None, settings: FitterSettings, *, session_remedy: str) -> None:
         """Start with settings; `session_remedy` says how a call of the framework names its session.
 
-        Without a limit, it follows from the model of the call. Tools count, and if the framework lets a hook
-        choose them (`can_choose`) and the options do, the least relevant ones are left out.
+        Without a limit, it follows from the model of the call. Tools count, unless the options name another
+        policy, which may not know tools.
 
         A cut chat begins with the user, because any provider may get it.
         """
+        options = settings.get("options", FitOptions())
+        if options.policy == FitOptions().policy:
+            options = replace(options, covers="input")
         self.failures: Counter[str] = Counter()
         self._session_remedy = session_remedy
         self._client = settings.get("client") or LocalSessions()
@@ -78,7 +74,7 @@ class Fitter:
             "limit_tokens": limit_tokens,
             "client": self._client,
             "artifacts": () if settings.get("uses_pool") else None,
-            "options": _with_tools(settings.get("options", FitOptions()), can_choose=can_choose),
+            "options": replace(options, begins_with_user=True),
         }
         self._on_fitted = settings.get("on_fitted")
         self._wait_s = None if isinstance(self._client, LocalSessions) else settings.get("wait_s", _WAIT_S)
@@ -156,19 +152,10 @@ class Fitter:
         return fitted
 
 
-def _with_tools(options: FitOptions, *, can_choose: bool) -> FitOptions:
-    """Return options by which tools count, unless they name another policy, which may not know tools."""
-    covers = options.covers
-    if covers == "messages" and options.policy == FitOptions().policy:
-        covers = "input"
-    choose_tools = options.choose_tools and can_choose
-    return replace(options, begins_with_user=True, covers=covers, choose_tools=choose_tools)
-
-
 def sent_tools(fitted: Fitted, tools: Sequence[T], definitions: Sequence[object]) -> list[T]:
     """Return a framework's tools that are sent; `definitions` are theirs in the body that was fitted."""
-    sent = {id(definition) for definition in fitted.body.get("tools", ())}
-    return [tool for tool, given in zip(tools, definitions, strict=True) if id(given) in sent]
+    sent = fitted.body.get("tools", ())
+    return [tool for tool, given in zip(tools, definitions, strict=True) if given in sent]
 
 
 def _settle(answer: "Future[Fitted]", run: Callable[[], Fitted]) -> None:

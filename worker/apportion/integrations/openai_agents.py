@@ -4,7 +4,9 @@ from collections.abc import Callable
 from typing import Any, Unpack
 
 from agents.run_config import CallModelData, ModelInputData
+from msgspec.structs import replace
 
+from apportion.doors.fitting import FitOptions
 from apportion.doors.fitting.shapes import read_chat
 from apportion.doors.fitting.shapes.responses import Responses
 from apportion.integrations.fitter import Fitter, FitterSettings
@@ -32,12 +34,9 @@ class FitFilter:
         of each other agent, which a handoff or a tool runs, is `ID/NAME`, with the agent's name. A function
         names the sessions of all agents.
         """
-        self.fitter = Fitter(
-            limit_tokens,
-            settings,
-            session_remedy="give the filter the id of the SDK's session",
-            can_choose=False,
-        )
+        options = replace(settings.pop("options", FitOptions()), choose_tools=False)
+        remedy = "give the filter the id of the SDK's session"
+        self.fitter = Fitter(limit_tokens, {**settings, "options": options}, session_remedy=remedy)
         self._session_id = session_id
         self._first_agent: str | None = None
 
@@ -66,5 +65,4 @@ def _definition(tool: Any) -> dict[str, Any]:
     """Return a tool as the model reads it; a hosted tool has only a name."""
     if not hasattr(tool, "params_json_schema"):
         return {"type": tool.name}
-    fields = {"description": tool.description, "parameters": tool.params_json_schema}
-    return {"type": "function", "name": tool.name, **fields}
+    return {"name": tool.name, "description": tool.description, "parameters": tool.params_json_schema}

@@ -87,16 +87,14 @@ class FitHistory(AbstractCapability[Any]):
                 if fitted.system != text and (fitted.system or text):
                     parts = [InstructionPart(fitted.system)] if fitted.system else []
                     parameters = replace(parameters, instruction_parts=parts)
-                kept = sent_tools(fitted, own, tools[: len(own)])
-                parameters = replace(parameters, function_tools=kept)
+                parameters = replace(parameters, function_tools=sent_tools(fitted, own, tools[: len(own)]))
                 sent = [*fitted.messages, *last]
                 return replace(request_context, messages=sent, model_request_parameters=parameters)
         return request_context
 
 
 def _definition(tool: ToolDefinition) -> dict[str, Any]:
-    fields = {"description": tool.description or "", "parameters": tool.parameters_json_schema}
-    return {"name": tool.name, **fields}
+    return {"name": tool.name, "description": tool.description, "parameters": tool.parameters_json_schema}
 
 
 def _own_session_id(ctx: RunContext[Any]) -> str | None:

@@ -166,7 +166,7 @@ def test_mandatory_messages_over_the_limit_are_refused_with_the_decision() -> No
     error = refused([rules, {"role": "user", "content": "Hi."}], 100)
     assert (error.code, error.pointer) == ("infeasible", "$.limit_tokens")
     assert (
-        "needs 511 tokens, and there is room for 100; the largest: $.messages[0] (system, 505"
+        "needs 511 tokens (history 511), and there is room for 100; the largest: $.messages[0] (system, 505"
         in error.message
     )
     assert error.decision is not None
@@ -261,7 +261,7 @@ def test_the_history_leaves_so_many_tokens_to_artifacts() -> None:
 
 def test_an_own_policy_of_a_conversation_takes_artifacts_by_a_policy_of_their_own() -> None:
     error = refused(chat(1), artifacts=[], options=FitOptions(policy="conversation"))
-    assert "name a policy of strategy request, or artifacts_policy" in error.message
+    assert "name one of strategy request, or artifacts_policy" in error.message
     sessions = LocalSessions([parse_policy(CONVERSATION)])
     options = FitOptions(policy="mine", artifacts_policy="fit-artifacts", place="message")
     fitted = fit(chat(1), 1000, artifacts=[{"content": "a.py"}], client=sessions, options=options)

@@ -102,7 +102,8 @@ def recount(body: dict[str, Any]) -> int:
     """Return the tokens of what a body sends, by the rule of the page: 4 a message, and tools as JSON."""
     items = next(body[name] for name in ("messages", "input", "contents") if name in body)
     system = [body[name] for name in ("system", "instructions", "systemInstruction") if name in body]
-    functions, given = [], body.get("tools") or body.get("toolConfig", {}).get("tools") or []
+    functions: list[dict[str, Any]] = []
+    given = body.get("tools") or body.get("toolConfig", {}).get("tools") or []
     for tool in given:
         functions += tool.get("functionDeclarations") or ([] if "cachePoint" in tool else [tool])
     for tool in functions:
@@ -167,10 +168,9 @@ def test_the_window_of_the_model_is_the_limit_and_its_answer_is_left_free() -> N
     body = {**anthropic(1, 3, 1000), "model": "claude-opus-4-7"}
     fitted = fit_request(body)
     assert (fitted.limit_tokens, fitted.decision.parts[-1].fixed) == (1_000_000, 1000)
-    whole, messages = fitted, fit(body)
-    tools = next(part.used for part in whole.decision.parts if part.name == "tools")
-    assert messages.used_tokens + tools == whole.used_tokens
-    assert messages.limit_tokens == 1_000_000 - 1000 - tools
+    alone = fit(body)
+    assert (alone.used_tokens, alone.limit_tokens) == (fitted.used_tokens, 999_000)
+    assert fit(body, 999_000).used_tokens < fitted.used_tokens
 
 
 def test_a_policy_of_a_conversation_takes_no_tools() -> None:

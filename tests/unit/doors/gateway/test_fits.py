@@ -12,7 +12,7 @@ import pytest
 from support.fitted_chats import chat
 from support.gateways import gateway, local, problem
 
-from apportion import ContextRequest, LocalSessions, fit
+from apportion import ContextRequest, FitOptions, LocalSessions, fit, fit_request
 from apportion.doors.gateway import fits
 from apportion.doors.gateway.backend import GatewayAnswer, SubmittedEvent
 
@@ -82,6 +82,24 @@ async def test_artifacts_of_a_policy_of_their_own_are_a_second_event_of_the_sess
 
     assert {session for session, _ in backend.composed} == {"s"}
     assert [policy for _, policy in backend.composed] == ["fit", policy][: 1 + bool(policy)]
+
+
+async def test_a_whole_body_is_fitted_with_its_tools() -> None:
+    tools = [
+        {"name": f"{name}_{at}", "description": f"Finds a {name}. " * 9} for at in range(9) for name in "ab"
+    ]
+    body = {"max_tokens": 50, "system": "Be brief.", "messages": MESSAGES[1:], "tools": tools}
+    options = {"covers": "request", "choose_tools": True}
+    async with gateway() as client:
+        answer = await (await client.post("/v1/fit", json=call(body=body, options=options))).json()
+        refused = await client.post("/v1/fit", json=call(body=body, options={"covers": "request"}))
+        assert await problem(refused) == (422, "infeasible", "$.limit_tokens")
+    own = fit_request(
+        body, 300, client=LocalSessions(), session_id="s", options=FitOptions(choose_tools=True)
+    )
+    assert answer["body"] == own.body
+    assert 0 < len(own.body["tools"]) < len(tools)
+    assert own.used_tokens <= 250
 
 
 async def test_a_repeated_call_gets_its_first_answer() -> None:

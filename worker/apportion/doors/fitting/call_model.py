@@ -7,7 +7,6 @@ from typing import Any
 
 from msgspec import UNSET, Struct
 
-from apportion.core.canonical_json import canonical_json_of_any
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.models import NO_FRAME, NO_SCALE, Frame, Model, Models
 from apportion.core.results import ComposedTokens
@@ -15,7 +14,6 @@ from apportion.core.text.scaled_counter import scaled_counter
 from apportion.core.text.tokens import TokenCounter
 from apportion.doors.fitting.results import FitError
 from apportion.doors.fitting.shapes.form import ShapedChat
-from apportion.doors.fitting.tools import BodyTools
 from apportion.engine.counters import COUNTERS, is_installed
 from apportion.engine.models import builtin_models
 
@@ -126,22 +124,11 @@ def window_of(model: CallModel, chat: ShapedChat) -> tuple[int, int]:
     Raises:
         FitError: the window or the answer is unknown.
     """
-    row = model.row
+    row, field = model.row, "$.limit_tokens"
     if row is None or not row.window_tokens:
         text = "name the limit, or a model whose row in the table of models has a window"
-        raise FitError(ErrorCode.MISSING_FIELD, text, "$.limit_tokens")
-    answer_tokens = named_answer(chat) or row.answer_tokens
-    if not answer_tokens:
+        raise FitError(ErrorCode.MISSING_FIELD, text, field)
+    if not (answer_tokens := named_answer(chat) or row.answer_tokens):
         text = "the table has no greatest answer of this model; name the limit, or max_tokens in the body"
-        raise FitError(ErrorCode.MISSING_FIELD, text, "$.limit_tokens")
+        raise FitError(ErrorCode.MISSING_FIELD, text, field)
     return row.window_tokens, answer_tokens
-
-
-def tools_tokens(model: CallModel, tools: BodyTools, counters: Mapping[str, TokenCounter]) -> int:
-    """Return the tokens of all tools of a body, which a limit of messages alone leaves room for."""
-    row = model.row
-    if row is None or not tools.definitions:
-        return 0
-    counter = scaled_counter(find_counter(counters, row.counter), (row.scale or NO_SCALE).json)
-    counts = counter.count_many([canonical_json_of_any(each).decode() for each in tools.definitions])
-    return sum(counts) + row.frame.tools + len(counts) * row.frame.tool

@@ -1,7 +1,7 @@
 """The functions `fit`, in this process or through a gateway, and `fit_async`."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict, Unpack, cast
+from typing import Any, cast
 
 from msgspec.structs import replace
 
@@ -14,16 +14,6 @@ from apportion.doors.fitting.shapes.form import ShapedChat
 from apportion.doors.fitting.steps import fit_steps, placed, read_call
 
 _DEFAULTS = FitOptions()
-
-
-class FitArguments(TypedDict, total=False):
-    """The arguments of `fit` beside body and limit."""
-
-    model: str | None
-    session_id: str | None
-    client: FitClient | None
-    artifacts: Artifacts | None
-    options: FitOptions
 
 
 def fit(  # noqa: PLR0913 - callers name the arguments
@@ -99,35 +89,30 @@ async def fit_async(  # noqa: PLR0913 - likewise
 
 
 def fit_request(
-    body: Mapping[str, Any], limit_tokens: int | None = None, **arguments: Unpack[FitArguments]
+    body: Mapping[str, Any],
+    limit_tokens: int | None = None,
+    *,
+    options: FitOptions = _DEFAULTS,
+    **arguments: Any,
 ) -> Fitted:
-    """Return a provider's whole body, ready to send, under the model's window or a limit, as `fit` does.
+    """Return a provider's whole body, ready to send, under the model's window or a limit.
 
     The limit covers system prompt, tools, messages, artifacts, and the greatest answer that the body names.
-    All tools are sent, unless `FitOptions.choose_tools` lets the least relevant ones be left out.
-
-    Raises:
-        FitError: the body cannot be fitted, or is refused.
-        Exception: the client's own errors.
+    All tools are sent, unless `FitOptions.choose_tools` lets the least relevant ones be left out. `fit` has
+    the other arguments, and raises the same errors.
     """
-    return fit(body, limit_tokens, **_whole(arguments))
+    return fit(body, limit_tokens, options=replace(options, covers="request"), **arguments)
 
 
 async def fit_request_async(
-    body: Mapping[str, Any], limit_tokens: int | None = None, *, client: AsyncFitClient, **arguments: Any
+    body: Mapping[str, Any],
+    limit_tokens: int | None = None,
+    *,
+    options: FitOptions = _DEFAULTS,
+    **arguments: Any,
 ) -> Fitted:
-    """Return a provider's whole body, as `fit_request` does, through an async client.
-
-    Raises:
-        FitError: the body cannot be fitted, or is refused.
-        Exception: the client's own errors.
-    """
-    return await fit_async(body, limit_tokens, client=client, **_whole(arguments))
-
-
-def _whole(arguments: Any) -> Any:
-    options = arguments.get("options", _DEFAULTS)
-    return {**arguments, "options": replace(options, covers="request")}
+    """Return a provider's whole body, as `fit_request` does, with the arguments of `fit_async`."""
+    return await fit_async(body, limit_tokens, options=replace(options, covers="request"), **arguments)
 
 
 def _with_model(options: FitOptions, model: str | None) -> FitOptions:

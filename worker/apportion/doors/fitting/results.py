@@ -71,7 +71,7 @@ class FitOptions(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_u
     """If tools count, and not all fit: True leaves the least relevant ones out. False: all are sent."""
     artifacts_tokens: int | None = None
     """The tokens that the history leaves to artifacts; by default the policy's share. With
-    `artifacts_policy` it is the most that they have; by default a quarter of the limit."""
+    `artifacts_policy`, all that they have; by default a quarter."""
     policy: str = "fit"
     """A policy of strategy `request`, or, if only messages count, of strategy `conversation`."""
     artifacts_policy: str | None = None
@@ -99,13 +99,11 @@ class Fitted(Struct, frozen=True, kw_only=True):
     limit_tokens: int
     """The limit of all that is covered, with the answer if that is covered."""
     decision: ContextDecision
-    """The decision; its candidates are `messages/INDEX`, and `new_message` for the last message; tools are
-    `tools/NAME`, and artifacts have their ids.
+    """The decision; its candidates are `messages/INDEX`, `new_message`, `tools/NAME`, and artifacts.
 
     `INDEX` counts Anthropic's system prompt, and each of its tool results, as a message."""
     artifacts_decision: ContextDecision | None = None
-    """The decision on the artifacts: `decision`, unless `artifacts_policy` made one. None if `artifacts` was
-    None."""
+    """`decision`, or that by `artifacts_policy`; None if `artifacts` was None."""
 
 
 class FitError(Exception):

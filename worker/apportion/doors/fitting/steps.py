@@ -33,7 +33,6 @@ from apportion.doors.fitting.call_model import (
     model_of,
     named_answer,
     table_of,
-    tools_tokens,
     warn_of_mismatch,
     window_of,
 )
@@ -72,8 +71,6 @@ _CALL_POINTERS = {
 """Pointers in the call, by pointers in an event."""
 _POLICY_POINTERS = ("$.policy", "$.candidates", "$.conversation")
 """Pointers at which an event is refused if its policy is unknown, or has another strategy."""
-_REQUEST_POINTERS = ("$.candidates", "$.tools", "$.response_tokens")
-"""Pointers of fields that only strategy `request` reads beside a chat."""
 _CHAT_GROUPS = ("system", "history")
 """The groups of messages in a decision of strategy `request`."""
 _FIXED_ROLES = ("system", "developer")
@@ -172,14 +169,9 @@ class FitCall(Struct, frozen=True, dict=True):
         return [index for index, role in enumerate(self.roles) if role == "user"][-1:]
 
     @property
-    def artifacts_policy(self) -> str | None:
-        """The policy of a second composition for artifacts; None if there is no such composition."""
-        return None if self.artifacts is None else self.options.artifacts_policy
-
-    @property
     def artifacts_tokens(self) -> int:
-        """The part of the limit that a second composition has; else what joining artifacts may cost more."""
-        if self.artifacts_policy is None:
+        """The part of the limit for a second composition; else what joining artifacts may cost more."""
+        if self.artifacts is None or self.options.artifacts_policy is None:
             return 0 if self.artifacts is None or self.place == "message" else _JOIN_TOKENS
         own = self.options.artifacts_tokens
         return self.limit_tokens // _ARTIFACTS_SHARE if own is None else own
@@ -234,32 +226,21 @@ def read_call(
             model or its window is unknown.
     """
     model, counters, models = model_of(client, options.model, chat), counters_of(client), table_of(client)
-    tools, response_tokens = read_tools_of(chat.given), named_answer(chat) or 0
+    covers, answer_tokens = options.covers, named_answer(chat)
     if limit_tokens is None:
-        limit_tokens, response_tokens = window_of(model, chat)
-        if options.covers != "request":
-            limit_tokens -= response_tokens
-        if options.covers == "messages":
-            limit_tokens -= tools_tokens(model, tools, counters)
+        limit_tokens, answer_tokens = window_of(model, chat)
+        limit_tokens -= 0 if covers == "request" else answer_tokens
+        covers = "input" if covers == "messages" else covers
     try:
         limit_tokens = operator.index(limit_tokens)
     except TypeError:
         raise FitError(ErrorCode.WRONG_TYPE, "the limit is an integer", "$.limit_tokens") from None
-    request_id = options.request_id or str(uuid4())
-    call = FitCall(
-        chat,
-        limit_tokens,
-        session_id or request_id,
-        None if artifacts is None else candidates_of(artifacts),
-        options,
-        request_id,
-        options.requested_at or datetime.now(UTC),
-        model,
-        counters,
-        models,
-        BodyTools() if options.covers == "messages" else tools,
-        response_tokens if response_tokens and options.covers == "request" else UNSET,
-    )
+    request_id, requested_at = options.request_id or str(uuid4()), options.requested_at or datetime.now(UTC)
+    candidates = None if artifacts is None else candidates_of(artifacts)
+    session_id, tools = session_id or request_id, read_tools_of({} if covers == "messages" else chat.given)
+    response_tokens = answer_tokens if answer_tokens and covers == "request" else UNSET
+    own = (chat, limit_tokens, session_id, candidates, options, request_id, requested_at)
+    call = FitCall(*own, model, counters, models, tools, response_tokens)
     if (options.artifacts_tokens or 0) < 0 or call.chat_tokens <= (call.response_tokens or 0):
         message = "the limit leaves no tokens for messages; raise it, or lower artifacts_tokens"
         raise FitError(Status.INFEASIBLE, message, "$.limit_tokens")
@@ -276,14 +257,15 @@ def fit_steps(call: FitCall) -> Steps:
     _require_json(chat)
     answer = yield _chat_request(call)
     composed, decision = answer.composed, _decision_of(answer)
-    _warn_of_mismatch(call, decision)
+    if decision.counter_mismatch and not call.model.name:
+        warn_of_mismatch(call.provider, decision.counter.name)
     if composed.status in _FAILURES:
         raise _failure(call, composed.status, decision)
     kept = _kept(composed, decision, chat)
     if fault := _fault(call, [message.index for message in kept]):
         raise FitError(ErrorCode.INVALID_VALUE, fault[1], chat.pointer(fault[0]), decision)
     text, artifacts_decision = composed.text or "", None if call.artifacts is None else decision
-    if call.artifacts is not None and call.artifacts_policy is not None:
+    if call.artifacts is not None and call.options.artifacts_policy is not None:
         answer = yield _artifacts_request(call, call.artifacts)
         text, artifacts_decision = answer.composed.text or "", _decision_of(answer)
         if decision.counter.name != artifacts_decision.counter.name:
@@ -318,12 +300,9 @@ def placed(error: EventError, chat: ShapedChat, request: ContextRequest) -> FitE
         return FitError(error.code, error.message, chat.pointer(index) + rest)
     is_separate = request.conversation is UNSET
     pointer = "$.options.artifacts_policy" if is_separate else "$.options.policy"
-    if not is_separate and error.code == ErrorCode.UNSUPPORTED_FIELD and error.pointer in _REQUEST_POINTERS:
-        remedy = "name a policy of strategy request"
-        remedy += (
-            ", or artifacts_policy" if error.pointer == "$.candidates" else ", or let covers be messages"
-        )
-        return FitError(error.code, f"the policy does not compose these with the chat; {remedy}", pointer)
+    if not is_separate and error.code == ErrorCode.UNSUPPORTED_FIELD:
+        text = "it composes a chat alone; name one of strategy request, or artifacts_policy for artifacts"
+        return FitError(error.code, text, pointer)
     if error.pointer not in _POLICY_POINTERS:
         root = error.pointer.partition("[")[0]
         pointer = _CALL_POINTERS.get(root, root) + error.pointer.removeprefix(root)
@@ -335,19 +314,20 @@ def _failure(call: FitCall, status: Status, decision: ContextDecision) -> FitErr
     argument, message = _FAILURES[status]
     entries = [entry for entry in decision.candidates if entry.margin and _is_of_chat(entry, decision)]
     entries.sort(key=lambda entry: -(entry.tokens or 0))
-    margin = entries[0].margin if entries else None
-    needed, left = (margin.needed, margin.left) if margin else (0, 0)
-    if decision.parts:
-        needed, left = sum([part.fixed for part in decision.parts]), call.chat_tokens
-    if status is Status.INFEASIBLE and needed:
-        fixed = [f"{part.name} {part.fixed}" for part in decision.parts if part.fixed]
-        parts = f" ({', '.join(fixed)})" if len(fixed) > 1 else ""
+    fixed = [(part.name, part.fixed) for part in decision.parts if part.fixed]
+    if not fixed and entries and (margin := entries[0].margin):
+        fixed = [("messages", margin.needed)]
+    if status is Status.INFEASIBLE and fixed:
+        parts = ", ".join([f"{name} {tokens}" for name, tokens in fixed])
         largest = [
             f"{call.chat.pointer(_index_of(call.chat, entry.id))} ({entry.kind}, {entry.tokens or 0} tokens)"
             for entry in entries[:_LARGEST]
         ]
+        needed, room = sum([tokens for _, tokens in fixed]), call.chat_tokens
         message = f"the largest: {', '.join(largest)}; {message}" if largest else message
-        message = f"what is always sent needs {needed} tokens{parts}, and there is room for {left}; {message}"
+        message = (
+            f"what is always sent needs {needed} tokens ({parts}), and there is room for {room}; {message}"
+        )
     return FitError(status, message, f"$.{argument}", decision)
 
 
@@ -371,23 +351,22 @@ def _chat_request(call: FitCall) -> ContextRequest:
         keep_results=call.is_edited_by_provider or UNSET,
     )
     fields: dict[str, Any] = {"response_tokens": call.response_tokens}
-    if call.artifacts is not None and call.artifacts_policy is None:
+    if call.artifacts is not None and call.options.artifacts_policy is None:
         own = call.options.artifacts_tokens
         fields |= {"candidates": tuple(call.artifacts), "query": call.query}
-        fields |= {} if own is None else {"material_tokens": own}
+        fields["material_tokens"] = UNSET if own is None else own
     if call.tools.definitions:
-        choice = call.tools.tool_choice(choose=call.options.choose_tools)
+        choice = call.tools.choice(call.chat.given, choose=call.options.choose_tools)
         fields |= {"tools": call.tools.definitions, "tool_choice": choice}
-    return call.request(
-        policy=call.options.policy, budget_tokens=call.chat_tokens, conversation=conversation, **fields
-    )
+    tokens = call.chat_tokens
+    return call.request(policy=call.options.policy, budget_tokens=tokens, conversation=conversation, **fields)
 
 
 def _artifacts_request(call: FitCall, artifacts: Sequence[Candidate]) -> ContextRequest:
     reserved = call.overhead_tokens if call.place == "message" else _JOIN_TOKENS
     return call.request(
         "/artifacts",
-        policy=call.artifacts_policy,
+        policy=call.options.artifacts_policy,
         budget_tokens=max(0, call.artifacts_tokens - reserved),
         candidates=tuple(artifacts),
         query=call.query,
@@ -417,11 +396,6 @@ def _cached(
     has_marks = any(new is not old for new, old in zip(marked, sent, strict=True))
     key = short_digest(session_key(call.options.tenant, call.session_id))
     return marked, system, call.chat.shape.cache_fields(key, has_marks=has_marks)
-
-
-def _warn_of_mismatch(call: FitCall, decision: ContextDecision) -> None:
-    if decision.counter_mismatch and not call.model.name:
-        warn_of_mismatch(call.provider, decision.counter.name)
 
 
 def _decision_of(answer: FitAnswer) -> ContextDecision:
