@@ -80,7 +80,7 @@ def _chat(request: ModelRequest[Any]) -> ShapedChat:
     given = {
         "messages": request.messages,
         "system_message": request.system_message,
-        "tools": [convert_to_openai_tool(tool) for tool in request.tools],
+        "tools": [each if isinstance(each, dict) else convert_to_openai_tool(each) for each in request.tools],
         "tool_choice": request.tool_choice,
     }
     return read_chat(given, LangChainRequest())

@@ -179,6 +179,14 @@ def test_a_policy_of_a_conversation_takes_no_tools() -> None:
     assert (refused.value.code, refused.value.pointer) == ("unsupported_field", "$.options.policy")
 
 
+def test_a_policy_that_places_artifacts_itself_is_refused() -> None:
+    options, body = FitOptions(policy="request"), {**anthropic(1, 2, 100), "model": "claude-opus-4-7"}
+    assert fit_request(body, 3000, options=options).decision.policy.name == "request"
+    with pytest.raises(FitError) as refused:
+        fit_request(body, 3000, options=options, artifacts=[{"content": "Invoice 117"}])
+    assert (refused.value.code, refused.value.pointer) == ("invalid_policy", "$.options.policy")
+
+
 def test_a_definition_that_is_no_object_is_refused() -> None:
     with pytest.raises(FitError) as refused:
         fit_request({**anthropic(1, 0, 100), "tools": ["read"]}, 3000)

@@ -172,7 +172,7 @@ class FitCall(Struct, frozen=True, dict=True):
     def artifacts_tokens(self) -> int:
         """The part of the limit for a second composition; else what joining artifacts may cost more."""
         if self.artifacts is None or self.options.artifacts_policy is None:
-            return 0 if self.artifacts is None or self.place == "message" else _JOIN_TOKENS
+            return 0 if self.artifacts is None else _JOIN_TOKENS
         own = self.options.artifacts_tokens
         return self.limit_tokens // _ARTIFACTS_SHARE if own is None else own
 
@@ -266,11 +266,7 @@ def fit_steps(call: FitCall) -> Steps:
         raise FitError(ErrorCode.INVALID_VALUE, fault[1], chat.pointer(fault[0]), decision)
     text, artifacts_decision = composed.text or "", None if call.artifacts is None else decision
     if call.artifacts is not None and call.options.artifacts_policy is not None:
-        answer = yield _artifacts_request(call, call.artifacts)
-        text, artifacts_decision = answer.composed.text or "", _decision_of(answer)
-        if decision.counter.name != artifacts_decision.counter.name:
-            message = "both policies need the same counter, so that their counts add up"
-            raise FitError(ErrorCode.INVALID_POLICY, message, "$.options.artifacts_policy", decision)
+        text, artifacts_decision = _artifacts_of((yield _artifacts_request(call, call.artifacts)), decision)
     count = call.model.scaled(find_counter(call.counters, composed.tokens.counter), composed.tokens).count
     sent, system, tokens = _with_artifacts(call, kept, text, count)
     _require_last(chat, sent, decision)
@@ -398,6 +394,15 @@ def _cached(
     return marked, system, call.chat.shape.cache_fields(key, has_marks=has_marks)
 
 
+def _artifacts_of(answer: FitAnswer, decision: ContextDecision) -> tuple[str, ContextDecision]:
+    """Return the text and the decision of a second composition, which counts as the first did."""
+    own = _decision_of(answer)
+    if own.counter.name != decision.counter.name:
+        message = "both policies need the same counter, so that their counts add up"
+        raise FitError(ErrorCode.INVALID_POLICY, message, "$.options.artifacts_policy", decision)
+    return answer.composed.text or "", own
+
+
 def _decision_of(answer: FitAnswer) -> ContextDecision:
     assert answer.decision is not None, "the client was asked for the decision"
     return answer.decision
@@ -417,6 +422,9 @@ def _kept(composed: ContextComposed, decision: ContextDecision, chat: ShapedChat
     """Return the kept messages in the order in which they are sent, with the contents that are new."""
     assert composed.messages is not UNSET, "a conversation has messages"
     kept, items = [], [item for item in composed.items if _is_of_chat(item, decision)]
+    if len(items) != len(composed.messages):
+        message = "its material.place is message, and the caller places artifacts; set it to text"
+        raise FitError(ErrorCode.INVALID_POLICY, message, "$.options.policy", decision)
     for item, message in zip(items, composed.messages, strict=True):
         index, content = _index_of(chat, item.id), message.get("content")
         # the engine gives other JSON back as it was encoded, which is not always equal
