@@ -72,7 +72,7 @@ async def test_pydantic_ai() -> None:
     hook = FitHistory(LIMIT_TOKENS, session_id=lambda _: "s", options=CHOOSE, on_fitted=fitted.append)
     helper = Agent(FunctionModel(answer), capabilities=[hook])
     for name in NAMES:
-        helper.tool_plain(found, name=name, description=described(name))
+        helper.tool_plain(name=name, description=described(name))(found)
     assert (await helper.run(ASK)).output == "Done."
     assert is_chosen(sent[-1])
     assert fitted[0].used_tokens <= LIMIT_TOKENS

@@ -45,7 +45,8 @@ class FitFilter:
         given = data.model_data
         with self.fitter.noting_failures():
             if given.input:
-                tools = [_definition(tool) for tool in data.agent.tools]
+                fields = ("name", "description", "params_json_schema")
+                tools = [{name: getattr(tool, name, None) for name in fields} for tool in data.agent.tools]
                 body = {"input": given.input, "instructions": given.instructions, "tools": tools}
                 model = getattr(data.agent.model, "model", data.agent.model)
                 chat = read_chat(body, Responses())
@@ -59,10 +60,3 @@ class FitFilter:
         self._first_agent = self._first_agent or data.agent.name
         is_first = not self._session_id or data.agent.name == self._first_agent
         return self._session_id if is_first else f"{self._session_id}/{data.agent.name}"
-
-
-def _definition(tool: Any) -> dict[str, Any]:
-    """Return a tool as the model reads it; a hosted tool has only a name."""
-    if not hasattr(tool, "params_json_schema"):
-        return {"type": tool.name}
-    return {"name": tool.name, "description": tool.description, "parameters": tool.params_json_schema}

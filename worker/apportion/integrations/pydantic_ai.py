@@ -27,7 +27,6 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.run import AgentRunResult
-from pydantic_ai.tools import ToolDefinition
 from pydantic_core import to_jsonable_python
 
 from apportion.core.media import stub_of
@@ -79,7 +78,14 @@ class FitHistory(AbstractCapability[Any]):
             if history := messages[: len(messages) - len(last)]:
                 text = InstructionPart.join(parameters.instruction_parts or [])
                 own, output = parameters.function_tools, parameters.output_tools
-                tools = [_definition(tool) for tool in (*own, *output)]
+                tools = [
+                    {
+                        "name": each.name,
+                        "description": each.description,
+                        "parameters": each.parameters_json_schema,
+                    }
+                    for each in (*own, *output)
+                ]
                 choice = {"allowed_function_names": [tool.name for tool in output]}  # these are always sent
                 given = {"messages": history, "instructions": text, "tools": tools, "tool_choice": choice}
                 chat = read_chat(given, PydanticAI())
@@ -91,10 +97,6 @@ class FitHistory(AbstractCapability[Any]):
                 sent = [*fitted.messages, *last]
                 return replace(request_context, messages=sent, model_request_parameters=parameters)
         return request_context
-
-
-def _definition(tool: ToolDefinition) -> dict[str, Any]:
-    return {"name": tool.name, "description": tool.description, "parameters": tool.parameters_json_schema}
 
 
 def _own_session_id(ctx: RunContext[Any]) -> str | None:

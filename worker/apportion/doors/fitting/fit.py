@@ -93,7 +93,7 @@ def fit_request(
     limit_tokens: int | None = None,
     *,
     options: FitOptions = _DEFAULTS,
-    **arguments: Any,
+    **others: Any,
 ) -> Fitted:
     """Return a provider's whole body, ready to send, under the model's window or a limit.
 
@@ -101,7 +101,7 @@ def fit_request(
     All tools are sent, unless `FitOptions.choose_tools` lets the least relevant ones be left out. `fit` has
     the other arguments, and raises the same errors.
     """
-    return fit(body, limit_tokens, options=replace(options, covers="request"), **arguments)
+    return fit(body, limit_tokens, options=replace(options, covers="request"), **others)
 
 
 async def fit_request_async(
@@ -109,10 +109,10 @@ async def fit_request_async(
     limit_tokens: int | None = None,
     *,
     options: FitOptions = _DEFAULTS,
-    **arguments: Any,
+    **others: Any,
 ) -> Fitted:
     """Return a provider's whole body, as `fit_request` does, with the arguments of `fit_async`."""
-    return await fit_async(body, limit_tokens, options=replace(options, covers="request"), **arguments)
+    return await fit_async(body, limit_tokens, options=replace(options, covers="request"), **others)
 
 
 def _with_model(options: FitOptions, model: str | None) -> FitOptions:

@@ -9,7 +9,7 @@ from apportion.core.errors import ErrorCode
 from apportion.doors.fitting.results import FitError
 from apportion.doors.fitting.shapes.form import countable, plain
 
-_CHOICE = ("tool_choice", "toolConfig")
+_CHOICE = ("tool_choice", "toolConfig", "tool_config")
 _WITHOUT_TOOLS = (*_CHOICE, "tools", "parallel_tool_calls")
 """Fields that a body without tools does not have."""
 _DECLARED = ("functionDeclarations", "function_declarations")
@@ -30,12 +30,14 @@ class BodyTools(NamedTuple):
         """Return the body's choice of a tool, or a choice of all tools if none may be left out."""
         if choose:
             choice = {name: plain(body[name]) for name in _CHOICE if body.get(name)}
-            return {**choice, "toolConfig": {**choice.get("toolConfig", {}), "tools": None}}
+            if "toolConfig" in choice:
+                choice["toolConfig"].pop("tools", None)
+            return choice
         parts = [
             part for each in self.definitions for part in (each, *each.values()) if isinstance(part, dict)
         ]
-        names = [str(part.get(name)) for part in parts for name in _NAMES]
-        return {"allowed_function_names": sorted({*names, *[name for part in parts for name in part]})}
+        names = [[part.get(name) for name in _NAMES] + [*part] for part in parts]
+        return {"allowed_function_names": sorted({str(next(filter(None, each), "")) for each in names})}
 
     def body(self, body: Any, sent: Sequence[Mapping[str, Any]]) -> Any:
         """Return a body with the definitions that are sent, in order; without any, without choice."""
@@ -49,14 +51,9 @@ class BodyTools(NamedTuple):
         if not stay:
             return {name: value for name, value in body.items() if name not in _WITHOUT_TOOLS}
         kept = [entry for given in self.entries if (entry := _kept(given, stay))]
-        return {
-            **body,
-            **(
-                {"tools": kept}
-                if body.get("tools")
-                else {"toolConfig": {**body["toolConfig"], "tools": kept}}
-            ),
-        }
+        if body.get("tools"):
+            return {**body, "tools": kept}
+        return {**body, "toolConfig": {**body["toolConfig"], "tools": kept}}
 
 
 def read_tools_of(body: Any) -> BodyTools:
