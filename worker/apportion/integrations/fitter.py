@@ -65,7 +65,7 @@ class Fitter:
         A cut chat begins with the user, because any provider may get it.
         """
         options = settings.get("options", FitOptions())
-        if options.policy == FitOptions().policy:
+        if (options.policy, options.covers) == (FitOptions().policy, "messages"):
             options = replace(options, covers="input")
         self.failures: Counter[str] = Counter()
         self._session_remedy = session_remedy

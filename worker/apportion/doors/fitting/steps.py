@@ -423,8 +423,8 @@ def _kept(composed: ContextComposed, decision: ContextDecision, chat: ShapedChat
     assert composed.messages is not UNSET, "a conversation has messages"
     kept, items = [], [item for item in composed.items if _is_of_chat(item, decision)]
     if len(items) != len(composed.messages):
-        message = "its material.place is message, and the caller places artifacts; set it to text"
-        raise FitError(ErrorCode.INVALID_POLICY, message, "$.options.policy", decision)
+        text = "its material.place is message, and the caller places artifacts; set it to text"
+        raise FitError(ErrorCode.INVALID_POLICY, text, "$.options.policy", decision)
     for item, message in zip(items, composed.messages, strict=True):
         index, content = _index_of(chat, item.id), message.get("content")
         # the engine gives other JSON back as it was encoded, which is not always equal
