@@ -1,5 +1,6 @@
 """Whole bodies of five providers under one limit: tools, system prompt, messages and the answer."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apportion import COUNTERS, FitError, FitOptions, fit, fit_request
+from apportion import COUNTERS, FitError, FitOptions, fit, fit_request, fit_request_async
 from apportion.core.events import ContextRequest
 from apportion.doors.fitting import LocalSessions
 
@@ -179,6 +180,30 @@ def test_a_policy_of_a_conversation_takes_no_tools() -> None:
     assert (refused.value.code, refused.value.pointer) == ("unsupported_field", "$.options.policy")
 
 
+class Requests(LocalSessions):
+    """Sessions that keep the requests."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.requests: list[ContextRequest] = []
+
+    def compose(self, request: ContextRequest, /, *, with_decision: bool = True) -> Any:
+        self.requests.append(request)
+        return super().compose(request, with_decision=with_decision)
+
+
+def test_an_async_client_gets_the_same_request() -> None:
+    sessions, body = Requests(), anthropic(2, 8, 100)
+
+    class Client:
+        async def compose(self, request: ContextRequest, /, *, with_decision: bool) -> Any:
+            return sessions.compose(request, with_decision=with_decision)
+
+    fitted = asyncio.run(fit_request_async(body, 900, client=Client(), options=CHOOSE))
+    assert fitted.body == fit_request(body, 900, options=CHOOSE).body
+    assert sessions.requests[0].response_tokens == 100
+
+
 def test_a_policy_that_places_artifacts_itself_is_refused() -> None:
     options, body = FitOptions(policy="request"), {**anthropic(1, 2, 100), "model": "claude-opus-4-7"}
     assert fit_request(body, 3000, options=options).decision.policy.name == "request"
@@ -191,18 +216,6 @@ def test_a_definition_that_is_no_object_is_refused() -> None:
     with pytest.raises(FitError) as refused:
         fit_request({**anthropic(1, 0, 100), "tools": ["read"]}, 3000)
     assert (refused.value.code, refused.value.pointer) == ("wrong_type", "$.tools[0]")
-
-
-class Requests(LocalSessions):
-    """Sessions that keep the requests."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.requests: list[ContextRequest] = []
-
-    def compose(self, request: ContextRequest, /, *, with_decision: bool = True) -> Any:
-        self.requests.append(request)
-        return super().compose(request, with_decision=with_decision)
 
 
 def test_tools_and_artifacts_are_one_request_with_one_decision() -> None:
