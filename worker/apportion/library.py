@@ -72,6 +72,8 @@ from apportion.doors.fitting import Fitted as Fitted
 from apportion.doors.fitting import LocalSessions as LocalSessions
 from apportion.doors.fitting import fit as fit
 from apportion.doors.fitting import fit_async as fit_async
+from apportion.doors.fitting import fit_request as fit_request
+from apportion.doors.fitting import fit_request_async as fit_request_async
 from apportion.doors.formats import AnthropicBody as AnthropicBody
 from apportion.doors.formats import FormatError as FormatError
 from apportion.doors.formats import OpenAIBody as OpenAIBody

@@ -3,14 +3,14 @@
 import logging
 from asyncio import to_thread, wait_for
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import copy_context
 from functools import partial
 from inspect import iscoroutinefunction
 from threading import Thread
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, TypeVar
 
 from msgspec.structs import replace
 
@@ -31,6 +31,7 @@ from apportion.doors.fitting.shapes.form import ShapedChat
 _WAIT_S = 5.0
 
 _logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class FitterSettings(TypedDict, total=False):
@@ -58,10 +59,14 @@ class Fitter:
     def __init__(self, limit_tokens: int | None, settings: FitterSettings, *, session_remedy: str) -> None:
         """Start with settings; `session_remedy` says how a call of the framework names its session.
 
-        Without a limit, it follows from the model of the call.
+        Without a limit, it follows from the model of the call. Tools count, unless the options name another
+        policy, which may not know tools.
 
         A cut chat begins with the user, because any provider may get it.
         """
+        options = settings.get("options", FitOptions())
+        if (options.policy, options.covers) == (FitOptions().policy, "messages"):
+            options = replace(options, covers="input")
         self.failures: Counter[str] = Counter()
         self._session_remedy = session_remedy
         self._client = settings.get("client") or LocalSessions()
@@ -69,7 +74,7 @@ class Fitter:
             "limit_tokens": limit_tokens,
             "client": self._client,
             "artifacts": () if settings.get("uses_pool") else None,
-            "options": replace(settings.get("options", FitOptions()), begins_with_user=True),
+            "options": replace(options, begins_with_user=True),
         }
         self._on_fitted = settings.get("on_fitted")
         self._wait_s = None if isinstance(self._client, LocalSessions) else settings.get("wait_s", _WAIT_S)
@@ -145,6 +150,12 @@ class Fitter:
         if self._on_fitted is not None:
             self._on_fitted(fitted)
         return fitted
+
+
+def sent_tools(fitted: Fitted, tools: Sequence[T], definitions: Sequence[object]) -> list[T]:
+    """Return a framework's tools that are sent; `definitions` are theirs in the body that was fitted."""
+    sent = fitted.body.get("tools", ())
+    return [tool for tool, given in zip(tools, definitions, strict=True) if given in sent]
 
 
 def _settle(answer: "Future[Fitted]", run: Callable[[], Fitted]) -> None:

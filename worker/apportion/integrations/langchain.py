@@ -6,12 +6,13 @@ from typing import Any, Unpack
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
 from langchain_core.messages import SystemMessage
+from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from apportion.doors.fitting import Fitted
 from apportion.doors.fitting.shapes import read_chat
 from apportion.doors.fitting.shapes.form import ShapedChat
 from apportion.doors.fitting.shapes.langchain import LangChain
-from apportion.integrations.fitter import Fitter, FitterSettings
+from apportion.integrations.fitter import Fitter, FitterSettings, sent_tools
 
 _TASK_IDS = re.compile(r"(?<!\btools):[^|]*")
 """Ids of tasks in a checkpoint namespace, except those of `create_agent`'s node that runs tools."""
@@ -20,9 +21,10 @@ _TASK_IDS = re.compile(r"(?<!\btools):[^|]*")
 class FitMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     """A middleware of `create_agent` that sends the messages that fit into a limit.
 
-    The system prompt counts, and is always kept. The agent's state keeps all messages. The session is the
-    thread's `thread_id`, unless `session_id` returns another one. An agent inside of a graph or a tool has a
-    session of its own: the thread, and the names of the nodes around it, with the call of the tool.
+    The system prompt and the tools count, and the prompt is always kept. The agent's state keeps all
+    messages. The session is the thread's `thread_id`, unless `session_id` returns another one. An agent
+    inside of a graph or a tool has a session of its own: the thread, and the names of the nodes around it,
+    with the call of the tool.
     """
 
     def __init__(
@@ -32,7 +34,7 @@ class FitMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         session_id: Callable[[ModelRequest[Any]], str] | None = None,
         **settings: Unpack[FitterSettings],
     ) -> None:
-        """Start with a limit of the messages, without the definitions of tools."""
+        """Start with a limit of the messages and the definitions of tools."""
         super().__init__()
         remedy = 'name its thread: {"configurable": {"thread_id": …}}'
         self.fitter = Fitter(limit_tokens, settings, session_remedy=remedy)
@@ -43,7 +45,8 @@ class FitMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     ) -> ModelResponse[Any]:
         """Call the model with the messages that fit."""
         with self.fitter.noting_failures():
-            request = _fitted(request, self.fitter.fit(*self._call(request)))
+            chat = _chat(request)
+            request = _fitted(request, chat, self.fitter.fit(chat, *self._call(request)))
         return handler(request)
 
     async def awrap_model_call(
@@ -53,13 +56,14 @@ class FitMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     ) -> ModelResponse[Any]:
         """Call the model with the messages that fit."""
         with self.fitter.noting_failures():
-            request = _fitted(request, await self.fitter.fit_async(*self._call(request)))
+            chat = _chat(request)
+            request = _fitted(request, chat, await self.fitter.fit_async(chat, *self._call(request)))
         return await handler(request)
 
-    def _call(self, request: ModelRequest[Any]) -> tuple[ShapedChat, str | None, object]:
-        """Return the chat of a request, its session and the name of its model."""
+    def _call(self, request: ModelRequest[Any]) -> tuple[str | None, object]:
+        """Return the session of a request and the name of its model."""
         model = getattr(request.model, "model_name", None) or getattr(request.model, "model", None)
-        return _chat(request), self._session_id(request), model
+        return self._session_id(request), model
 
 
 class LangChainRequest(LangChain):
@@ -73,12 +77,18 @@ class LangChainRequest(LangChain):
 
 
 def _chat(request: ModelRequest[Any]) -> ShapedChat:
-    given = {"messages": request.messages, "system_message": request.system_message}
+    given = {
+        "messages": request.messages,
+        "system_message": request.system_message,
+        "tools": [each if isinstance(each, dict) else convert_to_openai_tool(each) for each in request.tools],
+        "tool_choice": request.tool_choice,
+    }
     return read_chat(given, LangChainRequest())
 
 
-def _fitted(request: ModelRequest[Any], fitted: Fitted) -> ModelRequest[Any]:
-    return request.override(messages=fitted.messages, system_message=fitted.system)
+def _fitted(request: ModelRequest[Any], chat: ShapedChat, fitted: Fitted) -> ModelRequest[Any]:
+    tools = sent_tools(fitted, request.tools, chat.given["tools"])
+    return request.override(messages=fitted.messages, system_message=fitted.system, tools=tools)
 
 
 def _own_session_id(request: ModelRequest[Any]) -> str | None:

@@ -42,7 +42,7 @@ class FitHook(CustomLogger):
         session_id: Callable[[Mapping[str, Any]], str | None] | None = None,
         **settings: Unpack[FitterSettings],
     ) -> None:
-        """Start with a limit of the messages, without the definitions of tools."""
+        """Start with a limit of the messages and the definitions of tools."""
         super().__init__()
         self.fitter = Fitter(limit_tokens, settings, session_remedy=_REMEDY)
         self._session_id = session_id or _own_session_id

@@ -4,7 +4,9 @@ from collections.abc import Callable
 from typing import Any, Unpack
 
 from agents.run_config import CallModelData, ModelInputData
+from msgspec.structs import replace
 
+from apportion.doors.fitting import FitOptions
 from apportion.doors.fitting.shapes import read_chat
 from apportion.doors.fitting.shapes.responses import Responses
 from apportion.integrations.fitter import Fitter, FitterSettings
@@ -23,16 +25,18 @@ class FitFilter:
         session_id: str | Callable[[CallModelData[Any]], str],
         **settings: Unpack[FitterSettings],
     ) -> None:
-        """Start with a limit of instructions and items, without the definitions of tools.
+        """Start with a limit of instructions, items and the agent's own tools.
+
+        A filter cannot change the tools. Those of MCP servers and handoffs do not count.
 
         `session_id` is an id, or a function that returns it for a call's data. The SDK does not give its
         session to a filter. The first agent that calls the filter has the session of a given id. The session
         of each other agent, which a handoff or a tool runs, is `ID/NAME`, with the agent's name. A function
         names the sessions of all agents.
         """
-        self.fitter = Fitter(
-            limit_tokens, settings, session_remedy="give the filter the id of the SDK's session"
-        )
+        options = replace(settings.pop("options", FitOptions()), choose_tools=False)
+        remedy = "give the filter the id of the SDK's session"
+        self.fitter = Fitter(limit_tokens, {**settings, "options": options}, session_remedy=remedy)
         self._session_id = session_id
         self._first_agent: str | None = None
 
@@ -41,7 +45,9 @@ class FitFilter:
         given = data.model_data
         with self.fitter.noting_failures():
             if given.input:
-                body = {"input": given.input, "instructions": given.instructions}
+                fields = ("name", "description", "params_json_schema")
+                tools = [{name: getattr(tool, name, None) for name in fields} for tool in data.agent.tools]
+                body = {"input": given.input, "instructions": given.instructions, "tools": tools}
                 model = getattr(data.agent.model, "model", data.agent.model)
                 chat = read_chat(body, Responses())
                 fitted = await self.fitter.fit_async(chat, self._session_of(data), model)

@@ -32,7 +32,7 @@ from pydantic_core import to_jsonable_python
 from apportion.core.media import stub_of
 from apportion.doors.fitting.shapes import read_chat
 from apportion.doors.fitting.shapes.form import Item, Part, Shape, call, countable, result, text_block
-from apportion.integrations.fitter import Fitter, FitterSettings
+from apportion.integrations.fitter import Fitter, FitterSettings, sent_tools
 
 _session_id = ContextVar[str | None]("session_id", default=None)
 """The session of the run."""
@@ -53,7 +53,7 @@ class FitHistory(AbstractCapability[Any]):
         session_id: Callable[[RunContext[Any]], str] | None = None,
         **settings: Unpack[FitterSettings],
     ) -> None:
-        """Start with a limit of instructions and messages, without the definitions of tools."""
+        """Start with a limit of instructions, messages and the definitions of tools."""
         self.fitter = Fitter(limit_tokens, settings, session_remedy="give the run conversation_id=…")
         self._session_id = session_id or _own_session_id
 
@@ -77,11 +77,23 @@ class FitHistory(AbstractCapability[Any]):
         with self.fitter.noting_failures():
             if history := messages[: len(messages) - len(last)]:
                 text = InstructionPart.join(parameters.instruction_parts or [])
-                chat = read_chat({"messages": history, "instructions": text}, PydanticAI())
+                own, output = parameters.function_tools, parameters.output_tools
+                tools = [
+                    {
+                        "name": each.name,
+                        "description": each.description,
+                        "parameters": each.parameters_json_schema,
+                    }
+                    for each in (*own, *output)
+                ]
+                choice = {"allowed_function_names": [tool.name for tool in output]}  # these are always sent
+                given = {"messages": history, "instructions": text, "tools": tools, "tool_choice": choice}
+                chat = read_chat(given, PydanticAI())
                 fitted = await self.fitter.fit_async(chat, self._session_id(ctx), ctx.model.model_name)
                 if fitted.system != text and (fitted.system or text):
                     parts = [InstructionPart(fitted.system)] if fitted.system else []
                     parameters = replace(parameters, instruction_parts=parts)
+                parameters = replace(parameters, function_tools=sent_tools(fitted, own, tools[: len(own)]))
                 sent = [*fitted.messages, *last]
                 return replace(request_context, messages=sent, model_request_parameters=parameters)
         return request_context

@@ -40,8 +40,7 @@ def test_fit_ranks_artifacts_by_any_finite_number() -> None:
         for name, score in (("a", 2), ("b", 30.5), ("c", -1))
     ]
     fitted = fit([{"role": "user", "content": "What?"}], 400, artifacts=given)
-    assert fitted.artifacts_decision is not None
-    assert [entry.id for entry in fitted.artifacts_decision.candidates] == ["b", "a", "c"]
+    assert [entry.id for entry in fitted.decision.candidates if entry.group == "retrieved"] == ["b", "a", "c"]
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf"), "0.5", True, [1], 10**400])

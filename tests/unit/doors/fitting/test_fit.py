@@ -28,9 +28,10 @@ from apportion.doors.fitting import AsyncFitClient, FitClient, local_sessions
 from apportion.doors.fitting.local_sessions import RecentRows
 
 WHEN = datetime(2026, 3, 1, 12, tzinfo=UTC)
-FOR_ARTIFACTS = FitOptions(artifacts_tokens=50)
-AS_CHAT = FitOptions(artifacts_policy="fit")
+FOR_ARTIFACTS = FitOptions(artifacts_tokens=50, artifacts_policy="fit-artifacts")
+AS_CHAT = FitOptions(artifacts_policy="conversation")
 NONE: dict[str, Any] = {"artifacts": ()}
+CONVERSATION = {"name": "mine", "version": "1", "strategy": "conversation", "counter": "o200k_base"}
 FIXED = FitOptions(request_id="r1", requested_at=WHEN)
 OWN_MESSAGE = FitOptions(place="message")
 
@@ -165,7 +166,7 @@ def test_mandatory_messages_over_the_limit_are_refused_with_the_decision() -> No
     error = refused([rules, {"role": "user", "content": "Hi."}], 100)
     assert (error.code, error.pointer) == ("infeasible", "$.limit_tokens")
     assert (
-        "needs 511 tokens, and there is room for 100; the largest: $.messages[0] (system, 505"
+        "needs 511 tokens (history 511), and there is room for 100; the largest: $.messages[0] (system, 505"
         in error.message
     )
     assert error.decision is not None
@@ -214,6 +215,7 @@ def test_messages_that_are_none_are_refused_with_their_place(messages: Any, poin
         ({"artifacts": [{"content": "x", "lane": "nope"}]}, "unknown_lane", "artifacts[0].lane"),
         ({"options": FitOptions(policy="lanes")}, "missing_field", "options.policy"),
         ({"options": AS_CHAT, **NONE}, "unsupported_field", "options.artifacts_policy"),
+        ({"options": FitOptions(policy="conversation"), **NONE}, "unsupported_field", "options.policy"),
     ],
 )  # fmt: skip
 def test_other_arguments_are_refused_with_their_place(changes: Any, code: str, pointer: str) -> None:
@@ -235,17 +237,36 @@ def test_artifacts_come_before_the_users_last_message() -> None:
     assert block["role"] == "user"
     assert set(block["content"].split("\n\n")) == {"a.py prints a line.", "b.py reads a file."}
     assert fitted.used_tokens == sum(map(cost, fitted.messages))
-    assert fitted.artifacts_decision is not None
-    assert fitted.artifacts_decision.candidates_selected == 2
+    assert fitted.artifacts_decision is fitted.decision
+    assert fitted.decision.candidates_selected == 2 + len(messages)
 
 
-def test_artifacts_keep_to_their_part_and_the_room_of_messages_does_not_depend_on_them() -> None:
+@pytest.mark.parametrize("policy", [None, "fit-artifacts"])
+def test_artifacts_have_their_part_and_the_room_of_messages_does_not_depend_on_them(policy: Any) -> None:
     many = [{"content": f"fact {number} " * 20} for number in range(50)]
-    some, none = (fit(chat(40), 600, artifacts=given, options=OWN_MESSAGE) for given in (many, []))
+    options = FitOptions(place="message", artifacts_policy=policy)
+    some, none = (fit(chat(40), 600, artifacts=given, options=options) for given in (many, []))
     assert [message for message in some.messages if message in chat(40)] == none.messages
     [block] = [message for message in some.messages if message not in none.messages]
-    assert 100 < cost(block) <= 150
+    assert 100 < cost(block) <= (150 if policy else 600 - none.used_tokens)
     assert some.used_tokens <= 600
+    assert (some.artifacts_decision is some.decision) == (policy is None)
+
+
+def test_the_history_leaves_so_many_tokens_to_artifacts() -> None:
+    options = FitOptions(artifacts_tokens=300, place="message")
+    small, large = (fit(chat(40), 600, artifacts=[], options=each) for each in (options, OWN_MESSAGE))
+    assert small.used_tokens <= 300 < large.used_tokens
+
+
+def test_an_own_policy_of_a_conversation_takes_artifacts_by_a_policy_of_their_own() -> None:
+    error = refused(chat(1), artifacts=[], options=FitOptions(policy="conversation"))
+    assert "name one of strategy request, or artifacts_policy" in error.message
+    sessions = LocalSessions([parse_policy(CONVERSATION)])
+    options = FitOptions(policy="mine", artifacts_policy="fit-artifacts", place="message")
+    fitted = fit(chat(1), 1000, artifacts=[{"content": "a.py"}], client=sessions, options=options)
+    assert fitted.messages[-2]["content"] == "a.py"
+    assert (fitted.decision.policy.name, fitted.artifacts_decision.policy.name) == ("mine", "fit-artifacts")  # type: ignore[union-attr]
 
 
 def test_the_id_of_an_artifact_depends_on_its_content_alone() -> None:
@@ -324,7 +345,7 @@ def test_verify_accepts_the_written_events_and_decisions(tmp_path: Path) -> None
         sessions = LocalSessions(events=events, decisions=decisions)
         for turns in (9, 10, 11):
             fit(chat(turns), 200, client=sessions, session_id="s1", artifacts=[{"content": "x"}])
-    assert apportion("verify", *files).out == b"6 decisions verified, 0 differences\n"
+    assert apportion("verify", *files).out == b"3 decisions verified, 0 differences\n"
 
 
 def test_sources_are_the_indices_of_the_callers_messages() -> None:

@@ -46,14 +46,14 @@ def test_a_limit_is_nearly_filled_and_never_exceeded_by_the_models_own_count(lim
     assert fitted.decision.model == builtin_models().row(CLAUDE, "$").ref
 
 
-def test_without_a_limit_it_is_the_window_less_the_answer_and_the_tools() -> None:
+def test_without_a_limit_it_is_the_window_less_the_answer_and_tools_count() -> None:
     row = builtin_models().row(CLAUDE, "$")
     body: dict[str, Any] = {"model": CLAUDE, "messages": turns(1)}
     tools = [{"name": "f", "description": TEXT, "input_schema": {"type": "object"}}]
-    limits = [fit({**body, **more}).limit_tokens for more in ({}, {"max_tokens": 1_000}, {"tools": tools})]
-    assert limits[0] == row.window_tokens - row.answer_tokens
-    assert limits[1] == row.window_tokens - 1_000
-    assert limits[0] - limits[2] > COUNTERS["claude-4.7"].count(TEXT)
+    fits = [fit({**body, **more}) for more in ({}, {"max_tokens": 1_000}, {"tools": tools})]
+    assert fits[0].limit_tokens == fits[2].limit_tokens == row.window_tokens - row.answer_tokens
+    assert fits[1].limit_tokens == row.window_tokens - 1_000
+    assert fits[2].used_tokens - fits[0].used_tokens > COUNTERS["claude-4.7"].count(TEXT)
     with pytest.raises(FitError, match=r"name the limit, or a model .* \(at \$\.limit_tokens\)$"):
         fit(turns(1))
 

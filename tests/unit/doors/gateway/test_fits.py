@@ -12,7 +12,7 @@ import pytest
 from support.fitted_chats import chat
 from support.gateways import gateway, local, problem
 
-from apportion import ContextRequest, LocalSessions, fit
+from apportion import ContextRequest, FitOptions, LocalSessions, fit, fit_request
 from apportion.doors.gateway import fits
 from apportion.doors.gateway.backend import GatewayAnswer, SubmittedEvent
 
@@ -68,16 +68,38 @@ async def test_a_body_is_fitted_as_in_this_process(body: Any) -> None:
         assert {**answer["body"], "messages": body["messages"]} == body
 
 
-async def test_artifacts_are_fitted_by_a_second_event_of_the_session() -> None:
+@pytest.mark.parametrize("policy", [None, "fit-artifacts"])
+async def test_artifacts_of_a_policy_of_their_own_are_a_second_event_of_the_session(policy: Any) -> None:
+    options = {"artifacts_policy": policy}
     artifacts = [{"content": "a.py prints a line."}]
     backend = Counted()
     async with gateway(backend) as client:
-        first = await (await client.post("/v1/fit", json=call(artifacts=artifacts))).json()
-    assert first["artifacts_decision"]["candidates_selected"] == 1
+        first = await (await client.post("/v1/fit", json=call(artifacts=artifacts, options=options))).json()
+    decision = first["artifacts_decision"]
+    assert (decision == first["decision"]) == (policy is None)
+    assert [entry["group"] for entry in decision["candidates"]].count("retrieved") == 1
     assert any(message["content"].startswith("a.py prints a line.\n\n") for message in first["body"])
 
     assert {session for session, _ in backend.composed} == {"s"}
-    assert [policy for _, policy in backend.composed] == ["fit", "fit-artifacts"]
+    assert [policy for _, policy in backend.composed] == ["fit", policy][: 1 + bool(policy)]
+
+
+async def test_a_whole_body_is_fitted_with_its_tools() -> None:
+    tools = [
+        {"name": f"{name}_{at}", "description": f"Finds a {name}. " * 9} for at in range(9) for name in "ab"
+    ]
+    body = {"max_tokens": 50, "system": "Be brief.", "messages": MESSAGES[1:], "tools": tools}
+    options = {"covers": "request", "choose_tools": True}
+    async with gateway() as client:
+        answer = await (await client.post("/v1/fit", json=call(body=body, options=options))).json()
+        refused = await client.post("/v1/fit", json=call(body=body, options={"covers": "request"}))
+        assert await problem(refused) == (422, "infeasible", "$.limit_tokens")
+    own = fit_request(
+        body, 300, client=LocalSessions(), session_id="s", options=FitOptions(choose_tools=True)
+    )
+    assert answer["body"] == own.body
+    assert 0 < len(own.body["tools"]) < len(tools)
+    assert own.used_tokens <= 250
 
 
 async def test_a_repeated_call_gets_its_first_answer() -> None:
@@ -235,7 +257,8 @@ async def test_a_token_must_cover_both_policies_before_anything_is_charged(tmp_p
     headers = {"Authorization": "Bearer 0123456789abcdef"}
     backend = Counted()
     async with gateway(backend, gateway_tokens_file=tokens) as client:
-        refused = await client.post("/v1/fit", json=call(tenant="acme", artifacts=[]), headers=headers)
+        body = call(tenant="acme", artifacts=[], options={"artifacts_policy": "fit-artifacts"})
+        refused = await client.post("/v1/fit", json=body, headers=headers)
         assert await problem(refused) == (403, "forbidden", "$.options.artifacts_policy")
         taken = await client.post("/v1/fit", json=call(options={"tenant": "acme"}), headers=headers)
         assert taken.status == 200

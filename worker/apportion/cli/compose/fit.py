@@ -49,7 +49,8 @@ def fit(  # noqa: PLR0913 - a command takes its flags by name
         ),
     ] = None,
     policy: Annotated[
-        str, typer.Option(metavar="NAME", help="A policy of strategy conversation.", show_default=True)
+        str,
+        typer.Option(metavar="NAME", help="A policy of strategy request or conversation.", show_default=True),
     ] = "fit",
     session: Annotated[
         Path | None,

@@ -6,6 +6,8 @@ translates shapes; an engine in this process or a gateway decides.
 
 from apportion.doors.fitting.fit import fit as fit
 from apportion.doors.fitting.fit import fit_async as fit_async
+from apportion.doors.fitting.fit import fit_request as fit_request
+from apportion.doors.fitting.fit import fit_request_async as fit_request_async
 from apportion.doors.fitting.local_sessions import LocalSessions as LocalSessions
 from apportion.doors.fitting.results import AsyncFitClient as AsyncFitClient
 from apportion.doors.fitting.results import FitAnswer as FitAnswer

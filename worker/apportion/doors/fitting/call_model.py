@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from msgspec import UNSET, Struct, json
+from msgspec import UNSET, Struct
 
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.models import NO_FRAME, NO_SCALE, Frame, Model, Models
@@ -108,33 +108,27 @@ def warn_of_mismatch(provider: str, counter: str) -> None:
     )
 
 
-def window_limit(model: CallModel, chat: ShapedChat, counters: Mapping[str, TokenCounter]) -> int:
-    """Return the window of a model less its answer and less the tools in the body.
-
-    Raises:
-        FitError: the window is unknown.
-    """
-    row, body = model.row, chat.given if isinstance(chat.given, Mapping) else {}
-    if row is None or not row.window_tokens:
-        text = "name the limit, or a model whose row in the table of models has a window"
-        raise FitError(ErrorCode.MISSING_FIELD, text, "$.limit_tokens")
+def named_answer(chat: ShapedChat) -> int | None:
+    """Return the greatest answer that a body names."""
+    body = chat.given if isinstance(chat.given, Mapping) else {}
     wanted = [body.get(field) for field in _ANSWER_FIELDS]
     for field, inner in _NESTED_ANSWER_FIELDS.items():
         nested = body.get(field)
         wanted.append(nested.get(inner) if isinstance(nested, Mapping) else None)
-    asked = [number for number in wanted if type(number) is int and number > 0]
-    answer_tokens = asked[0] if asked else row.answer_tokens
-    if not answer_tokens:
+    return next((number for number in wanted if type(number) is int and number > 0), None)
+
+
+def window_of(model: CallModel, chat: ShapedChat) -> tuple[int, int]:
+    """Return the window of a model, and the tokens of its answer: the body's, or else the model's greatest.
+
+    Raises:
+        FitError: the window or the answer is unknown.
+    """
+    row, field = model.row, "$.limit_tokens"
+    if row is None or not row.window_tokens:
+        text = "name the limit, or a model whose row in the table of models has a window"
+        raise FitError(ErrorCode.MISSING_FIELD, text, field)
+    if not (answer_tokens := named_answer(chat) or row.answer_tokens):
         text = "the table has no greatest answer of this model; name the limit, or max_tokens in the body"
-        raise FitError(ErrorCode.MISSING_FIELD, text, "$.limit_tokens")
-    return row.window_tokens - answer_tokens - _tools_tokens(row, body, counters)
-
-
-def _tools_tokens(row: Model, body: Mapping[str, Any], counters: Mapping[str, TokenCounter]) -> int:
-    tools = body.get("tools") or body.get("toolConfig")
-    if not tools:
-        return 0
-    number = len(tools) if isinstance(tools, list) else 1
-    text = json.encode(tools, enc_hook=str).decode()
-    counter = scaled_counter(find_counter(counters, row.counter), (row.scale or NO_SCALE).json)
-    return counter.count(text) + row.frame.tools + number * row.frame.tool
+        raise FitError(ErrorCode.MISSING_FIELD, text, field)
+    return row.window_tokens, answer_tokens

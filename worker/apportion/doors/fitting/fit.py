@@ -88,5 +88,32 @@ async def fit_async(  # noqa: PLR0913 - likewise
         raise placed(error, chat, request) from None
 
 
+def fit_request(
+    body: Mapping[str, Any],
+    limit_tokens: int | None = None,
+    *,
+    options: FitOptions = _DEFAULTS,
+    **others: Any,
+) -> Fitted:
+    """Return a provider's whole body, ready to send, under the model's window or a limit.
+
+    The limit covers system prompt, tools, messages, artifacts, and the greatest answer that the body names.
+    All tools are sent, unless `FitOptions.choose_tools` lets the least relevant ones be left out. `fit` has
+    the other arguments, and raises the same errors.
+    """
+    return fit(body, limit_tokens, options=replace(options, covers="request"), **others)
+
+
+async def fit_request_async(
+    body: Mapping[str, Any],
+    limit_tokens: int | None = None,
+    *,
+    options: FitOptions = _DEFAULTS,
+    **others: Any,
+) -> Fitted:
+    """Return a provider's whole body, as `fit_request` does, with the arguments of `fit_async`."""
+    return await fit_async(body, limit_tokens, options=replace(options, covers="request"), **others)
+
+
 def _with_model(options: FitOptions, model: str | None) -> FitOptions:
     return options if model is None else replace(options, model=model)

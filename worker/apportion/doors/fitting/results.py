@@ -64,12 +64,19 @@ class FitOptions(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_u
     continues: bool = True
     """For a call without a session: if later calls may continue the chat. The window then begins at a step
     that moves seldom, and leaves up to 12 % of the limit free. False: the window is full."""
+    covers: Literal["messages", "input", "request"] = "messages"
+    """The parts that the limit covers: system prompt, messages and artifacts; `input`: also definitions of
+    tools; `request`, as in `fit_request`: also the greatest answer that the body names."""
+    choose_tools: bool = False
+    """If tools count, and not all fit: True leaves the least relevant ones out. False: all are sent."""
     artifacts_tokens: int | None = None
-    """The part of the limit that is for artifacts; by default a quarter."""
+    """The tokens that the history leaves to artifacts; by default the policy's share. With
+    `artifacts_policy`, all that they have; by default a quarter."""
     policy: str = "fit"
-    """A policy of strategy `conversation`."""
-    artifacts_policy: str = "fit-artifacts"
-    """A policy that selects candidates, with the same counter."""
+    """A policy of strategy `request`, or, if only messages count, of strategy `conversation`."""
+    artifacts_policy: str | None = None
+    """A policy with the same counter that selects artifacts in a composition of their own. By default
+    `policy` selects them."""
     tenant: str = "default"
     request_id: str | None = None
     """An id of at most 118 characters; by default a new UUID."""
@@ -88,14 +95,15 @@ class Fitted(Struct, frozen=True, kw_only=True):
     system: Any
     """The system prompt of a body, in its shape; None if it has none."""
     used_tokens: int
-    """The exact number of tokens of the messages and the system prompt, by the policy's counter."""
+    """The exact number of tokens of all that is sent and covered, by the policy's counter."""
     limit_tokens: int
+    """The limit of all that is covered, with the answer if that is covered."""
     decision: ContextDecision
-    """The decision; its candidates are `messages/INDEX`, and `new_message` for the last message.
+    """The decision; its candidates are `messages/INDEX`, `new_message`, `tools/NAME`, and artifacts.
 
     `INDEX` counts Anthropic's system prompt, and each of its tool results, as a message."""
     artifacts_decision: ContextDecision | None = None
-    """The decision on the artifacts; None if `artifacts` was None."""
+    """`decision`, or that by `artifacts_policy`; None if `artifacts` was None."""
 
 
 class FitError(Exception):

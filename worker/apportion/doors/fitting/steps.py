@@ -1,7 +1,7 @@
 """Steps of a call of `fit` as a generator without I/O, which yields requests and receives their answers.
 
-Messages and artifacts have separate limits, which add up to the limit of the call. So the limit of the
-history does not depend on the artifacts, and a provider's cache can keep its beginning.
+A policy of strategy `request` composes tools, messages and artifacts in one request. If the caller names a
+policy for artifacts alone, they are a second request; both limits then add up to the limit of the call.
 """
 
 import operator
@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias
 from uuid import uuid4
 
 from msgspec import UNSET, Struct, json
+from msgspec.structs import replace
 
 from apportion.core.bounds import Bounds
 from apportion.core.digests import short_digest
@@ -22,7 +23,7 @@ from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Candidate, ContextRequest, Conversation, Opt, session_key
 from apportion.core.history import is_text, text_of
 from apportion.core.models import Models
-from apportion.core.results import ContextComposed, ContextDecision, Status
+from apportion.core.results import ComposedItem, ContextComposed, ContextDecision, Entry, Status
 from apportion.core.text.tokens import TokenCounter
 from apportion.doors.fitting.artifacts import Artifacts, candidates_of
 from apportion.doors.fitting.call_model import (
@@ -30,13 +31,15 @@ from apportion.doors.fitting.call_model import (
     counters_of,
     find_counter,
     model_of,
+    named_answer,
     table_of,
     warn_of_mismatch,
-    window_limit,
+    window_of,
 )
 from apportion.doors.fitting.marks import with_marks
 from apportion.doors.fitting.results import FitAnswer, FitError, FitOptions, Fitted
 from apportion.doors.fitting.shapes.form import KeptMessage, SentMessage, ShapedChat, is_blank
+from apportion.doors.fitting.tools import BodyTools, read_tools_of
 from apportion.engine.counters import COUNTERS
 
 Steps: TypeAlias = Generator[ContextRequest, FitAnswer, Fitted]
@@ -68,6 +71,8 @@ _CALL_POINTERS = {
 """Pointers in the call, by pointers in an event."""
 _POLICY_POINTERS = ("$.policy", "$.candidates", "$.conversation")
 """Pointers at which an event is refused if its policy is unknown, or has another strategy."""
+_CHAT_GROUPS = ("system", "history")
+"""The groups of messages in a decision of strategy `request`."""
 _FIXED_ROLES = ("system", "developer")
 _FAILURES = {
     Status.INFEASIBLE: (
@@ -94,6 +99,10 @@ class FitCall(Struct, frozen=True, dict=True):
     model: CallModel = CallModel()
     counters: Mapping[str, TokenCounter] = COUNTERS
     models: Models = Models()
+    tools: BodyTools = BodyTools()
+    """The tools that count; none if the limit covers messages alone."""
+    response_tokens: Opt[int] = UNSET
+    """The part of the limit that is for the answer."""
 
     @property
     def provider(self) -> str:
@@ -161,11 +170,17 @@ class FitCall(Struct, frozen=True, dict=True):
 
     @property
     def artifacts_tokens(self) -> int:
-        """The part of the limit that is for artifacts."""
-        if self.artifacts is None:
-            return 0
+        """The part of the limit for a second composition; else what joining artifacts may cost more."""
+        if self.artifacts is None or self.options.artifacts_policy is None:
+            return 0 if self.artifacts is None else _JOIN_TOKENS
         own = self.options.artifacts_tokens
         return self.limit_tokens // _ARTIFACTS_SHARE if own is None else own
+
+    @cached_property
+    def query(self) -> str:
+        """The text of the user's last message."""
+        texts = [text_of(self.chat.counted[index].message["content"]) for index in self.question]
+        return "".join(texts)[:_QUERY_MAX_CHARACTERS]
 
     @property
     def place(self) -> str:
@@ -179,7 +194,7 @@ class FitCall(Struct, frozen=True, dict=True):
 
     @property
     def chat_tokens(self) -> int:
-        """The part of the limit that is for messages."""
+        """The part of the limit that is for the first request."""
         opening = _OMITTED_MAX_TOKENS + self.overhead_tokens if self.begins_with_user else 0
         return self.limit_tokens - self.artifacts_tokens - opening
 
@@ -211,18 +226,22 @@ def read_call(
             model or its window is unknown.
     """
     model, counters, models = model_of(client, options.model, chat), counters_of(client), table_of(client)
-    limit_tokens = window_limit(model, chat, counters) if limit_tokens is None else limit_tokens
+    covers, answer_tokens = options.covers, named_answer(chat)
+    if limit_tokens is None:
+        limit_tokens, answer_tokens = window_of(model, chat)
+        limit_tokens -= 0 if covers == "request" else answer_tokens
+        covers = "input" if covers == "messages" else covers
     try:
         limit_tokens = operator.index(limit_tokens)
     except TypeError:
         raise FitError(ErrorCode.WRONG_TYPE, "the limit is an integer", "$.limit_tokens") from None
     request_id, requested_at = options.request_id or str(uuid4()), options.requested_at or datetime.now(UTC)
     candidates = None if artifacts is None else candidates_of(artifacts)
-    session_id = session_id or request_id
-    call = FitCall(
-        chat, limit_tokens, session_id, candidates, options, request_id, requested_at, model, counters, models
-    )
-    if call.artifacts_tokens < 0 or call.chat_tokens <= 0:
+    session_id, tools = session_id or request_id, read_tools_of({} if covers == "messages" else chat.given)
+    response_tokens = answer_tokens if answer_tokens and covers == "request" else UNSET
+    own = (chat, limit_tokens, session_id, candidates, options, request_id, requested_at)
+    call = FitCall(*own, model, counters, models, tools, response_tokens)
+    if (options.artifacts_tokens or 0) < 0 or call.chat_tokens <= (call.response_tokens or 0):
         message = "the limit leaves no tokens for messages; raise it, or lower artifacts_tokens"
         raise FitError(Status.INFEASIBLE, message, "$.limit_tokens")
     return call
@@ -238,26 +257,26 @@ def fit_steps(call: FitCall) -> Steps:
     _require_json(chat)
     answer = yield _chat_request(call)
     composed, decision = answer.composed, _decision_of(answer)
-    _warn_of_mismatch(call, decision)
+    if decision.counter_mismatch and not call.model.name:
+        warn_of_mismatch(call.provider, decision.counter.name)
     if composed.status in _FAILURES:
-        raise _failure(chat, composed.status, decision)
-    kept = _kept(composed, chat)
+        raise _failure(call, composed.status, decision)
+    kept = _kept(composed, decision, chat)
     if fault := _fault(call, [message.index for message in kept]):
         raise FitError(ErrorCode.INVALID_VALUE, fault[1], chat.pointer(fault[0]), decision)
-    text, artifacts_decision = "", None
-    if call.artifacts is not None:
-        answer = yield _artifacts_request(call, call.artifacts)
-        text, artifacts_decision = answer.composed.text or "", _decision_of(answer)
-        _require_one_counter(decision, artifacts_decision)
+    text, artifacts_decision = composed.text or "", None if call.artifacts is None else decision
+    if call.artifacts is not None and call.options.artifacts_policy is not None:
+        text, artifacts_decision = _artifacts_of((yield _artifacts_request(call, call.artifacts)), decision)
     count = call.model.scaled(find_counter(call.counters, composed.tokens.counter), composed.tokens).count
     sent, system, tokens = _with_artifacts(call, kept, text, count)
     _require_last(chat, sent, decision)
-    used_tokens = composed.tokens.used + tokens + _open_with_user(call, kept, sent, count)
-    assert used_tokens <= call.limit_tokens, "the parts of the limit add up to it"
-    sent, system, fields = _cached(call, chat.merged(sent), system, kept, composed)
+    material_tokens = sum([part.used for part in decision.parts if part.name == "material"])
+    used_tokens = composed.tokens.used - material_tokens + tokens + _open_with_user(call, kept, sent, count)
+    assert used_tokens <= call.limit_tokens - (call.response_tokens or 0), "the parts add up to the limit"
+    sent, system, fields = _cached(call, chat.merged(sent), system, kept, composed, decision)
     messages = [message.message for message in sent]
     return Fitted(
-        body=chat.body(messages, system, fields),
+        body=call.tools.body(chat.body(messages, system, fields), composed.tools or ()),
         messages=messages,
         sources=tuple([message.source for message in sent]),
         system=system,
@@ -275,26 +294,35 @@ def placed(error: EventError, chat: ShapedChat, request: ContextRequest) -> FitE
         rest = error.pointer[match.end() :]
         rest = rest if chat.shape.is_counted_form or rest == ".role" else ""
         return FitError(error.code, error.message, chat.pointer(index) + rest)
-    pointer = "$.options.policy" if request.candidates is UNSET else "$.options.artifacts_policy"
+    is_separate = request.conversation is UNSET
+    pointer = "$.options.artifacts_policy" if is_separate else "$.options.policy"
+    if not is_separate and error.code == ErrorCode.UNSUPPORTED_FIELD:
+        text = "it composes a chat alone; name one of strategy request, or artifacts_policy for artifacts"
+        return FitError(error.code, text, pointer)
     if error.pointer not in _POLICY_POINTERS:
         root = error.pointer.partition("[")[0]
         pointer = _CALL_POINTERS.get(root, root) + error.pointer.removeprefix(root)
     return FitError(error.code, error.message, pointer)
 
 
-def _failure(chat: ShapedChat, status: Status, decision: ContextDecision) -> FitError:
-    """Return the error of an answer without messages; if they do not fit, it names the largest."""
+def _failure(call: FitCall, status: Status, decision: ContextDecision) -> FitError:
+    """Return the error of an answer without messages; if they do not fit, it names parts and messages."""
     argument, message = _FAILURES[status]
-    entries = [entry for entry in decision.candidates if entry.margin]
-    if status is Status.INFEASIBLE and entries and (margin := entries[0].margin):
-        entries.sort(key=lambda entry: -(entry.tokens or 0))
+    entries = [entry for entry in decision.candidates if entry.margin and _is_of_chat(entry, decision)]
+    entries.sort(key=lambda entry: -(entry.tokens or 0))
+    fixed = [(part.name, part.fixed) for part in decision.parts if part.fixed]
+    if not fixed and entries and (margin := entries[0].margin):
+        fixed = [("messages", margin.needed)]
+    if status is Status.INFEASIBLE and fixed:
+        parts = ", ".join([f"{name} {tokens}" for name, tokens in fixed])
         largest = [
-            f"{chat.pointer(_index_of(chat, entry.id))} ({entry.kind}, {entry.tokens or 0} tokens)"
+            f"{call.chat.pointer(_index_of(call.chat, entry.id))} ({entry.kind}, {entry.tokens or 0} tokens)"
             for entry in entries[:_LARGEST]
         ]
+        needed, room = sum([tokens for _, tokens in fixed]), call.chat_tokens
+        message = f"the largest: {', '.join(largest)}; {message}" if largest else message
         message = (
-            f"what is always sent needs {margin.needed} tokens, and there is room for {margin.left}; the "
-            f"largest: {', '.join(largest)}; {message}"
+            f"what is always sent needs {needed} tokens ({parts}), and there is room for {room}; {message}"
         )
     return FitError(status, message, f"$.{argument}", decision)
 
@@ -318,18 +346,26 @@ def _chat_request(call: FitCall) -> ContextRequest:
         window=call.window,
         keep_results=call.is_edited_by_provider or UNSET,
     )
-    return call.request(policy=call.options.policy, budget_tokens=call.chat_tokens, conversation=conversation)
+    fields: dict[str, Any] = {"response_tokens": call.response_tokens}
+    if call.artifacts is not None and call.options.artifacts_policy is None:
+        own = call.options.artifacts_tokens
+        fields |= {"candidates": tuple(call.artifacts), "query": call.query}
+        fields["material_tokens"] = UNSET if own is None else own
+    if call.tools.definitions:
+        choice = call.tools.choice(call.chat.given, choose=call.options.choose_tools)
+        fields |= {"tools": call.tools.definitions, "tool_choice": choice}
+    tokens = call.chat_tokens
+    return call.request(policy=call.options.policy, budget_tokens=tokens, conversation=conversation, **fields)
 
 
 def _artifacts_request(call: FitCall, artifacts: Sequence[Candidate]) -> ContextRequest:
     reserved = call.overhead_tokens if call.place == "message" else _JOIN_TOKENS
-    query = "".join([text_of(call.chat.counted[index].message["content"]) for index in call.question])
     return call.request(
         "/artifacts",
         policy=call.options.artifacts_policy,
         budget_tokens=max(0, call.artifacts_tokens - reserved),
         candidates=tuple(artifacts),
-        query=query[:_QUERY_MAX_CHARACTERS],
+        query=call.query,
     )
 
 
@@ -339,6 +375,7 @@ def _cached(
     system: Any,
     kept: Sequence[KeptMessage],
     composed: ContextComposed,
+    decision: ContextDecision,
 ) -> tuple[list[SentMessage], Any, dict[str, Any]]:
     """Return messages and system prompt with marks, and the fields of the body for the provider's cache.
 
@@ -348,22 +385,22 @@ def _cached(
         return sent, system, {}
     rows = [row for row in (call.model.row, *call.models.rows) if row and row.name == composed.tokens.model]
     marks_max = rows[0].cache.marks if rows and rows[0].cache else 0
-    points = composed.breakpoints or ()
+    is_message = [_is_of_chat(item, decision) for item in composed.items]
+    points = [replace(point, items=sum(is_message[: point.items])) for point in composed.breakpoints or ()]
+    points = [point for point in points if point.items]
     marked, system = with_marks(call.chat, sent, system, kept, points, marks_max=marks_max)
     has_marks = any(new is not old for new, old in zip(marked, sent, strict=True))
     key = short_digest(session_key(call.options.tenant, call.session_id))
     return marked, system, call.chat.shape.cache_fields(key, has_marks=has_marks)
 
 
-def _require_one_counter(decision: ContextDecision, artifacts_decision: ContextDecision) -> None:
-    if decision.counter.name != artifacts_decision.counter.name:
+def _artifacts_of(answer: FitAnswer, decision: ContextDecision) -> tuple[str, ContextDecision]:
+    """Return the text and the decision of a second composition, which counts as the first did."""
+    own = _decision_of(answer)
+    if own.counter.name != decision.counter.name:
         message = "both policies need the same counter, so that their counts add up"
         raise FitError(ErrorCode.INVALID_POLICY, message, "$.options.artifacts_policy", decision)
-
-
-def _warn_of_mismatch(call: FitCall, decision: ContextDecision) -> None:
-    if decision.counter_mismatch and not call.model.name:
-        warn_of_mismatch(call.provider, decision.counter.name)
+    return answer.composed.text or "", own
 
 
 def _decision_of(answer: FitAnswer) -> ContextDecision:
@@ -376,11 +413,19 @@ def _index_of(chat: ShapedChat, name: str) -> int:
     return len(chat.counted) - 1 if name == "new_message" else int(name.removeprefix("messages/"))
 
 
-def _kept(composed: ContextComposed, chat: ShapedChat) -> list[KeptMessage]:
+def _is_of_chat(item: ComposedItem | Entry, decision: ContextDecision) -> bool:
+    """Return whether an item is a message; strategy `request` has other items, too."""
+    return not decision.parts or item.group in _CHAT_GROUPS
+
+
+def _kept(composed: ContextComposed, decision: ContextDecision, chat: ShapedChat) -> list[KeptMessage]:
     """Return the kept messages in the order in which they are sent, with the contents that are new."""
     assert composed.messages is not UNSET, "a conversation has messages"
-    kept = []
-    for item, message in zip(composed.items, composed.messages, strict=True):
+    kept, items = [], [item for item in composed.items if _is_of_chat(item, decision)]
+    if len(items) != len(composed.messages):
+        text = "its material.place is message, and the caller places artifacts; set it to text"
+        raise FitError(ErrorCode.INVALID_POLICY, text, "$.options.policy", decision)
+    for item, message in zip(items, composed.messages, strict=True):
         index, content = _index_of(chat, item.id), message.get("content")
         # the engine gives other JSON back as it was encoded, which is not always equal
         is_changed = isinstance(content, str | list) and content != chat.counted[index].message["content"]

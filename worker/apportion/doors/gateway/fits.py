@@ -1,6 +1,7 @@
 """Calls of `/v1/fit`: their bodies, their events, and their answers.
 
-A fitted chat is an event of its session, like a call of `/v1/compose`; with artifacts it is two events.
+A fitted chat is an event of its session, like a call of `/v1/compose`; with an
+`artifacts_policy` it is two events.
 """
 
 import asyncio
@@ -124,7 +125,7 @@ def fit_request_of(body: bytes, key: str | None) -> FitRequest:
 def policies_of(call: FitRequest) -> dict[str, str]:
     """Return the policies that a call uses, by their pointers in it."""
     policies = {"$.options.policy": call.options.policy}
-    if call.artifacts is not None:
+    if call.artifacts is not None and call.options.artifacts_policy is not None:
         policies["$.options.artifacts_policy"] = call.options.artifacts_policy
     return policies
 

@@ -1,0 +1,89 @@
+"""Definitions of tools in a provider's body: one by one as they are counted, and back in the body."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from msgspec import json
+
+from apportion.core.errors import ErrorCode
+from apportion.doors.fitting.results import FitError
+from apportion.doors.fitting.shapes.form import countable, plain
+
+_CHOICE = ("tool_choice", "toolConfig", "tool_config")
+_WITHOUT_TOOLS = (*_CHOICE, "tools", "parallel_tool_calls")
+"""Fields that a body without tools does not have."""
+_DECLARED = ("functionDeclarations", "function_declarations")
+"""Fields of Gemini's tools that have a list of functions."""
+_NAMES = ("name", "server_label", "type")
+"""Fields that may have the name of a definition."""
+_UNREAD = frozenset({"cache_control"})
+
+
+class BodyTools(NamedTuple):
+    """The tools of a body: its entries, its functions, and these as they are counted."""
+
+    entries: Sequence[dict[str, Any]] = ()
+    functions: Sequence[dict[str, Any]] = ()
+    definitions: tuple[dict[str, Any], ...] = ()
+
+    def choice(self, body: Mapping[str, Any], *, choose: bool) -> dict[str, Any]:
+        """Return the body's choice of a tool, or a choice of all tools if none may be left out."""
+        if choose:
+            choice = {name: plain(body[name]) for name in _CHOICE if body.get(name)}
+            if "toolConfig" in choice:
+                choice["toolConfig"].pop("tools", None)
+            return choice
+        parts = [
+            part for each in self.definitions for part in (each, *each.values()) if isinstance(part, dict)
+        ]
+        names = [[part.get(name) for name in _NAMES] + [*part] for part in parts]
+        return {"allowed_function_names": sorted({str(next(filter(None, each), "")) for each in names})}
+
+    def body(self, body: Any, sent: Sequence[Mapping[str, Any]]) -> Any:
+        """Return a body with the definitions that are sent, in order; without any, without choice."""
+        stay, left = set[int](), list(sent)
+        for function, definition in zip(self.functions, self.definitions, strict=True):
+            if left and definition == left[0]:
+                stay.add(id(function))
+                del left[0]
+        if len(stay) == len(self.functions):
+            return body
+        if not stay:
+            return {name: value for name, value in body.items() if name not in _WITHOUT_TOOLS}
+        kept = [entry for given in self.entries if (entry := _kept(given, stay))]
+        if body.get("tools"):
+            return {**body, "tools": kept}
+        return {**body, "toolConfig": {**body["toolConfig"], "tools": kept}}
+
+
+def read_tools_of(body: Any) -> BodyTools:
+    """Return the tools of a body; none of a list of messages.
+
+    Raises:
+        FitError: a definition is no JSON object.
+    """
+    given = body if isinstance(body, Mapping) else {}
+    found = given.get("tools") or (plain(given.get("toolConfig")) or {}).get("tools")
+    entries = plain(found) if isinstance(found, list | tuple) else []
+    for at, entry in enumerate(entries):
+        if not isinstance(entry, dict):
+            message = "a definition of a tool is a JSON object; convert it"
+            raise FitError(ErrorCode.WRONG_TYPE, message, f"$.tools[{at}]")
+    functions = [each for entry in entries if "cachePoint" not in entry for each in _functions(entry)]
+    counted = [json.decode(json.encode(countable(each, _UNREAD), enc_hook=str)) for each in functions]
+    return BodyTools(entries, functions, tuple(counted))
+
+
+def _functions(entry: dict[str, Any]) -> list[dict[str, Any]]:
+    return next((entry[name] for name in _DECLARED if entry.get(name)), [entry])
+
+
+def _kept(entry: dict[str, Any], stay: Collection[int]) -> dict[str, Any]:
+    """Return an entry with the functions that stay; empty if nothing does."""
+    if id(entry) in stay or "cachePoint" in entry:
+        return entry
+    if _functions(entry) == [entry]:
+        return {}
+    functions = [function for function in _functions(entry) if id(function) in stay]
+    fields = {name: functions if name in _DECLARED else value for name, value in entry.items()}
+    return {name: value for name, value in fields.items() if value}
