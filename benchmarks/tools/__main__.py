@@ -1,117 +1,88 @@
-"""Needed tools among the sent ones for single questions, and changes of the set in simulated sessions."""
+"""Choice among the tools of 19 public MCP servers: needed tools that are sent, and changes of the set."""
 
-import json
-from argparse import ArgumentParser
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from apportion import COUNTERS
 from apportion.core.strategies.request import tools as choosing
 from benchmarks.measure import best_s, micro, table
-from benchmarks.tools.choices import LIMIT_TOKENS, Baselines, Choice, Engine
-from benchmarks.tools.data import Question, Turn, make_sessions, read_questions, read_tools
+from benchmarks.tools.choices import LIMIT_TOKENS, Choice, make_baselines, make_engine
+from benchmarks.tools.data import Question, make_sessions, read_questions, read_tools
 
-_RESULT = "Done. The result has 3 entries; the first is the one that was meant."
+COUNTER = COUNTERS["o200k_base"]
+_RESULT = "The result has 3 entries; the first is the right one."
 
 
 def main() -> None:
-    """Measure the choice of 20,000 tokens of tools from all servers."""
-    options = ArgumentParser(prog="python -m benchmarks.tools", description=__doc__)
-    options.add_argument(
-        "--misses", action="store_true", help="print the questions for development that miss a tool"
-    )
-    args = options.parse_args()
-    tools = read_tools()
-    counter = COUNTERS["o200k_base"]
-    read = choosing.read_tools(tools)
-    costs = counter.count_many([tool.json for tool in read])
-    baselines = Baselines(tools, costs)
-    choices: dict[str, Callable[[], Choice]] = {
-        "policy request": lambda: Engine(tools),
-        "BM25, no held set": lambda: baselines.by_bm25,
-        "first tools": lambda: baselines.first,
-        "random": lambda: baselines.at_random,
-    }
-    table(
-        f"{len(tools)} tools, {LIMIT_TOKENS:,} tokens of them are sent",
-        ("tokens of all tools, o200k_base", f"{sum(costs):,}"),
-    )
+    """Measure single questions, simulated sessions, and the time of a choice."""
+    definitions = read_tools()
+    tools = choosing.read_tools(definitions)
+    for tool, tokens in zip(tools, COUNTER.count_many([tool.json for tool in tools]), strict=True):
+        tool.cost = tokens
+    choices: dict[str, Callable[[], Choice]] = {"policy request": partial(make_engine, definitions)}
+    choices |= {name: partial(_same, choice) for name, choice in make_baselines(tools).items()}
+    title = f"{len(tools)} tools, of which {LIMIT_TOKENS:,} tokens are sent"
+    table(title, ("tokens of all tools, o200k_base", f"{sum(tool.cost for tool in tools):,}"))
     for split in ("dev", "kept"):
         questions = read_questions(split)
-        rows = [(name, _share(_served(make, questions))) for name, make in choices.items()]
-        table(f"all needed tools are sent, {len(questions)} questions ({split})", *rows)
-    if args.misses:
-        dev = read_questions("dev")
-        for question, is_served in zip(dev, _served(choices["policy request"], dev), strict=True):
-            if not is_served:
-                print(" ", question.text, *question.needs)
-    sessions = make_sessions(read_questions("kept"))
-    for name, make in choices.items():
-        _print_sessions(name, [_play(make(), turns) for turns in sessions])
-    _print_time(read, costs)
+        sessions = make_sessions(questions)
+        title = f"all needed tools are sent, questions of `{split}`"
+        table(title, *[(name, _served(make, questions)) for name, make in choices.items()])
+        for name, make in choices.items():
+            played = [_play(make(), turns) for turns in sessions]
+            table(
+                f"{len(sessions)} sessions, questions of `{split}`, {name}",
+                (
+                    "the set changes after a session's first turn",
+                    _share([c for p in played for c, _ in p[1:]]),
+                ),
+                ("all needed tools are sent", _share([served for p in played for _, served in p])),
+            )
+    text = read_questions("kept")[0].text
+    (took_s,) = best_s(lambda: _choose(tools, text))
+    table("time", ("one choice among all tools", micro(took_s)))
+
+
+def _same(choice: Choice) -> Choice:
+    return choice
 
 
 def _share(values: Sequence[bool]) -> str:
     return f"{sum(values)} of {len(values)}, {sum(values) / len(values):.1%}"
 
 
-def _served(make: Callable[[], Choice], questions: Sequence[Question]) -> list[bool]:
-    return [question.is_served_by(make()(question.text, ())) for question in questions]
+def _served(make: Callable[[], Choice], questions: Sequence[Question]) -> str:
+    return _share([question.is_served_by(make()(question.text, ())) for question in questions])
 
 
-def _play(choice: Choice, turns: Sequence[Turn]) -> list[tuple[bool, bool]]:
+def _play(choice: Choice, turns: Sequence[tuple[str, Question]]) -> list[tuple[bool, bool]]:
     """Return for each turn whether the set changed, and whether the needed tools were sent.
 
-    The agent calls each needed tool that was sent. So the calls are in the history of the next turn.
+    The agent calls the first alternative of each need that was sent. The calls are in the next history.
     """
     messages: list[dict[str, Any]] = []
     before: set[str] | None = None
     played = []
-    for turn in turns:
-        names = choice(turn.text, messages)
-        played.append((before is not None and names != before, turn.question.is_served_by(names)))
+    for text, question in turns:
+        names = choice(text, messages)
+        played.append((before is not None and names != before, question.is_served_by(names)))
         before = names
-        messages.append({"role": "user", "content": turn.text})
-        for need in turn.question.needs:
-            called = next((name for name in need if name in names), None)
-            if called is not None:
-                messages += _call(f"call_{len(messages)}", called)
+        messages.append({"role": "user", "content": text})
+        for need in question.needs:
+            for name in [name for name in need if name in names][:1]:
+                function = {"name": name, "arguments": "{}"}
+                call = {"id": f"call_{len(messages)}", "type": "function", "function": function}
+                messages.append({"role": "assistant", "content": "", "tool_calls": [call]})
+                messages.append({"role": "tool", "tool_call_id": call["id"], "content": _RESULT})
         messages.append({"role": "assistant", "content": _RESULT})
     return played
 
 
-def _call(id_: str, name: str) -> list[dict[str, Any]]:
-    function = {"name": name, "arguments": json.dumps({"limit": 10})}
-    return [
-        {
-            "role": "assistant",
-            "content": "",
-            "tool_calls": [{"id": id_, "type": "function", "function": function}],
-        },
-        {"role": "tool", "tool_call_id": id_, "content": _RESULT},
-    ]
-
-
-def _print_sessions(name: str, sessions: Sequence[Sequence[tuple[bool, bool]]]) -> None:
-    turns = [turn for session in sessions for turn in session]
-    later = [turn for session in sessions for turn in session[1:]]
-    table(
-        f"{len(sessions)} sessions of {len(turns)} turns, kept questions: {name}",
-        ("the set changes (turns after the first)", _share([changed for changed, _ in later])),
-        ("all needed tools are sent", _share([served for _, served in turns])),
-    )
-
-
-def _print_time(read: Sequence[choosing.Tool], costs: Sequence[int]) -> None:
-    text = read_questions("kept")[0].text
-
-    def choose() -> None:
-        for tool, tokens in zip(read, costs, strict=True):
-            tool.cost, tool.bound = tokens, None
-        choosing.choose_tools(read, text, LIMIT_TOKENS, 0, b"")
-
-    (took_s,) = best_s(choose)
-    table("time", ("one choice among all tools", micro(took_s)))
+def _choose(tools: Sequence[choosing.Tool], text: str) -> None:
+    for tool in tools:
+        tool.bound = None
+    choosing.choose_tools(tools, text, LIMIT_TOKENS, 0, b"")
 
 
 if __name__ == "__main__":

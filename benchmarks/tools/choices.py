@@ -1,79 +1,63 @@
 """Choices of tools within a number of tokens: the engine's with a session, and the baselines."""
 
-import random
 import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from random import Random
 from typing import Any
 
 from apportion.core.events import ContextRequest, Conversation
-from apportion.core.strategies.request.tools import read_tools
+from apportion.core.strategies.request.tools import Tool
 from apportion.library import LocalSessions
 from benchmarks.retrieval.bm25 import scores
 
-LIMIT_TOKENS, ALL_TOKENS = 20_000, 1_000_000
+LIMIT_TOKENS = 20_000
+Choice = Callable[[str, Sequence[dict[str, Any]]], set[str]]
+"""A function from a user's message and the messages before it to the names of the sent tools."""
 _AT = datetime(2026, 3, 2, 9, tzinfo=UTC)
 _WORD = re.compile("[a-z0-9]+")
 
-Choice = Callable[[str, Sequence[dict[str, Any]]], set[str]]
-"""A function from a user's message and the messages before it to the names of the sent tools."""
 
+def make_engine(tools: Sequence[dict[str, Any]]) -> Choice:
+    """Return the choice of policy `request` in a new session; each request has all tools."""
+    sessions = LocalSessions()
 
-class Engine:
-    """The policy `request` with all tools in each request, in one session."""
-
-    def __init__(self, tools: Sequence[dict[str, Any]]) -> None:
-        self._tools = tuple(tools)
-        self._sessions = LocalSessions()
-        self._number = 0
-
-    def __call__(self, text: str, messages: Sequence[dict[str, Any]]) -> set[str]:
-        """Return the names of the tools that the engine sends."""
-        self._number += 1
+    def choose(text: str, messages: Sequence[dict[str, Any]]) -> set[str]:
         request = ContextRequest(
-            request_id=str(self._number),
+            request_id=str(len(messages)),
             session_id="session",
             requested_at=_AT,
             policy="request",
             model="gpt-4o",
             conversation=Conversation(new_message=text, messages=tuple(messages)),
-            tools=self._tools,
+            tools=tuple(tools),
         )
-        composed = self._sessions.compose(request).composed
-        assert composed.tools, "the engine sent no tool"
-        return {tool["function"]["name"] for tool in composed.tools}
+        sent = sessions.compose(request).composed.tools
+        assert sent, "the engine sent no tool"
+        return {tool["function"]["name"] for tool in sent}
+
+    return choose
 
 
-class Baselines:
-    """Choices that keep no set: each takes the tools in its order, each that fits."""
+def make_baselines(tools: Sequence[Tool]) -> dict[str, Choice]:
+    """Return choices that keep no set: each takes the tools in its order, each that fits."""
+    texts, draw = [tool.text for tool in tools], Random(1)  # noqa: S311 - the same choices in each run
 
-    def __init__(self, tools: Sequence[dict[str, Any]], costs: Sequence[int]) -> None:
-        self._names = [tool["function"]["name"] for tool in tools]
-        self._costs = costs
-        self._texts = [tool.text for tool in read_tools(tools)]
-        self._draw = random.Random(1)  # noqa: S311 - not for secrets
+    def by_bm25(text: str) -> list[Tool]:
+        found = scores(text, texts, lambda each: _WORD.findall(each.lower()))
+        return [tool for _, tool in sorted(zip(found, tools, strict=True), key=lambda pair: -pair[0])]
 
-    def first(self, _text: str, _messages: Sequence[dict[str, Any]]) -> set[str]:
-        """Return the first tools of the request."""
-        return self._fill(range(len(self._names)))
-
-    def at_random(self, _text: str, _messages: Sequence[dict[str, Any]]) -> set[str]:
-        """Return tools in a random order."""
-        return self._fill(self._draw.sample(range(len(self._names)), len(self._names)))
-
-    def by_bm25(self, text: str, _messages: Sequence[dict[str, Any]]) -> set[str]:
-        """Return the best tools by BM25 over name, description and names of parameters, without stems."""
-        found = scores(text, self._texts, _words)
-        return self._fill(sorted(range(len(found)), key=lambda index: -found[index]))
-
-    def _fill(self, order: Iterable[int]) -> set[str]:
-        left, names = LIMIT_TOKENS, set()
-        for index in order:
-            if self._costs[index] <= left:
-                left -= self._costs[index]
-                names.add(self._names[index])
-        return names
+    return {
+        "BM25, no held set": lambda text, _: _fill(by_bm25(text)),
+        "first tools": lambda *_: _fill(tools),
+        "random": lambda *_: _fill(draw.sample(tools, len(tools))),
+    }
 
 
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text.lower())
+def _fill(tools: Iterable[Tool]) -> set[str]:
+    left, names = LIMIT_TOKENS, set[str]()
+    for tool in tools:
+        if tool.cost <= left:
+            left -= tool.cost
+            names.update(tool.names)
+    return names
