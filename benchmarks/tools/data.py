@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 FOLDER = Path(__file__).parent
-_SESSIONS, _QUESTIONS = 20, 4
+_SESSIONS, _QUESTIONS = 60, 4
 _FOLLOW_UPS = (
     "yes, do that",
     "thanks, please go on",
