@@ -8,6 +8,7 @@ from typing import Any
 
 from apportion.core.events import ContextRequest, Conversation
 from apportion.core.strategies.request.tools import Tool
+from apportion.core.strategy_api.policy import Policy
 from apportion.library import LocalSessions
 from benchmarks.retrieval.bm25 import scores
 
@@ -18,16 +19,16 @@ _AT = datetime(2026, 3, 2, 9, tzinfo=UTC)
 _WORD = re.compile("[a-z0-9]+")
 
 
-def make_engine(tools: Sequence[dict[str, Any]]) -> Choice:
-    """Return the choice of policy `request` in a new session; each request has all tools."""
-    sessions = LocalSessions()
+def make_engine(tools: Sequence[dict[str, Any]], policy: Policy) -> Choice:
+    """Return the choice of a policy in a new session; each request has all tools."""
+    sessions = LocalSessions([policy])
 
     def choose(text: str, messages: Sequence[dict[str, Any]]) -> set[str]:
         request = ContextRequest(
             request_id=str(len(messages)),
             session_id="session",
             requested_at=_AT,
-            policy="request",
+            policy=policy.name,
             model="gpt-4o",
             conversation=Conversation(new_message=text, messages=tuple(messages)),
             tools=tuple(tools),

@@ -30,6 +30,10 @@ class Question(Struct, frozen=True):
         """Return whether each need has an alternative among these tools."""
         return all(not names.isdisjoint(alternatives) for alternatives in self.needs)
 
+    def is_about(self, servers: set[str]) -> bool:
+        """Return whether each need has an alternative of these servers."""
+        return all(any(name.split("__")[1] in servers for name in need) for need in self.needs)
+
 
 def read_tools() -> list[dict[str, Any]]:
     """Return all tools in OpenAI's form, by the servers' names; a name is `mcp__SERVER__TOOL`."""
@@ -42,14 +46,43 @@ def read_tools() -> list[dict[str, Any]]:
     return tools
 
 
+def server_of(tool: dict[str, Any]) -> str:
+    """Return the server of a tool."""
+    return str(tool["function"]["name"].split("__")[1])
+
+
+def draw_servers(tokens: dict[str, int], most: int, number: int) -> list[set[str]]:
+    """Return so many random sets of servers with about `most` tokens, at most 2 % above."""
+    draw = random.Random(7)  # noqa: S311 - the same sets in each run
+    drawn = []
+    for _ in range(number):
+        left, taken = most * 102 // 100, set[str]()
+        for server in draw.sample(sorted(tokens), len(tokens)):
+            if tokens[server] <= left:
+                left -= tokens[server]
+                taken.add(server)
+        drawn.append(taken)
+    return drawn
+
+
 def read_questions(split: str) -> list[Question]:
-    """Return the questions of a part: `dev` or `kept`."""
-    questions = []
-    for row in json.loads((FOLDER / "questions.json").read_text("utf-8")):
-        needs = tuple(tuple(f"mcp__{name.replace('/', '__')}" for name in need) for need in row["needs"])
-        if row["split"] == split:
-            questions.append(Question(row["topic"], row["text"], needs))
-    return questions
+    """Return the questions of a part: `dev`, `kept` or `fresh`."""
+    rows = [*_read("questions.json"), *_read("fresh.json")]
+    return [_question(row) for row in rows if row["split"] == split]
+
+
+def read_sessions() -> list[list[tuple[str, Question]]]:
+    """Return the written sessions: turns of one task each."""
+    return [[(turn["text"], _question(turn)) for turn in turns] for turns in _read("fresh_sessions.json")]
+
+
+def _read(name: str) -> Any:
+    return json.loads((FOLDER / name).read_text("utf-8"))
+
+
+def _question(row: dict[str, Any]) -> Question:
+    needs = tuple(tuple(f"mcp__{name.replace('/', '__')}" for name in need) for need in row["needs"])
+    return Question(row.get("topic", ""), row["text"], needs)
 
 
 def make_sessions(questions: Sequence[Question]) -> list[list[tuple[str, Question]]]:

@@ -50,7 +50,8 @@ export type Reason =
   | "superseded"
   | "tool_not_relevant"
   | "tools_max_reached"
-  | "unsuitable";
+  | "unsuitable"
+  | "untrusted_max_reached";
 /**
  * The bound that keeps a candidate out of the context. Each has a reason of its own.
  */
@@ -71,7 +72,8 @@ export type Bound =
   | "source"
   | "subject"
   | "threshold"
-  | "tools";
+  | "tools"
+  | "untrusted";
 /**
  * The reason for which a text differs from the session's previous text.
  */
@@ -306,6 +308,10 @@ export interface Candidate {
    * The thing that the content states a fact about. Only the newest candidate of a subject counts.
    */
   subject?: string;
+  /**
+   * The trust in its author, from 0 to 3; by default, the policy's for its kind (`request`).
+   */
+  trust?: number;
 }
 /**
  * Constraints on candidates. Exclusion wins over pin, and pin wins over must-include.
@@ -450,6 +456,23 @@ export interface Conversation {
    * If true, no old result and no old medium is cleared, because the provider clears them.
    */
   keep_results?: boolean;
+  /**
+   * The trust in messages; by default, the policy's for their role (`request`).
+   */
+  trust?: MessageTrust[];
+}
+/**
+ * The trust in the author of a message.
+ */
+export interface MessageTrust {
+  /**
+   * The index of the message; the new message follows the last of `messages`.
+   */
+  index: number;
+  /**
+   * From 0 to 3.
+   */
+  trust: number;
 }
 /**
  * Publishes a candidate for all later requests of a session.
@@ -607,7 +630,7 @@ export interface ContextDecision {
   /**
    * The parts of a whole request, and the answer that it leaves room for (`request`).
    */
-  parts?: Part[];
+  parts?: PartTokens[];
   certificate?: Certificate;
   /**
    * The names of the candidates' `parts`, in order.
@@ -804,7 +827,7 @@ export interface Shortfall {
  * `room` is the most that it may have, `fixed` what must be in it, `used` what is in it, and `available` the
  * cost of all that was given for it; what is not counted costs nothing.
  */
-export interface Part {
+export interface PartTokens {
   name: string;
   room: number;
   fixed: number;

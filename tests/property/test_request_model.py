@@ -28,6 +28,9 @@ FRAMED = Model(
 SCALED = Model(name="scaled", names=("scaled",), provider="test", counter="chars4", scale=Scale(text=900))
 WITH_MODELS = Engine(ENGINE.version, ENGINE.counters, ENGINE.secrets, models=Models((FRAMED, SCALED)))
 
+_parameters = st.dictionaries(
+    st.sampled_from([*WORDS, "description"]), st.just({}) | st.just({"description": "A note."}), max_size=5
+)
 _words = st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join)
 
 
@@ -37,8 +40,8 @@ def tools(draw: st.DrawFn) -> list[dict[str, Any]]:
     return [
         {
             "name": f"{draw(st.sampled_from(WORDS[:-1]))}_{index}" if index else "f",
-            "description": draw(_words),
-            "input_schema": {"properties": {key: {} for key in draw(st.sets(st.sampled_from(WORDS)))}},
+            "description": draw(_words | _words.map("Twenty letters or more. {}".format)),
+            "input_schema": {"properties": draw(_parameters)},
         }
         for index in range(draw(st.integers(0, 6)))
     ]
@@ -76,7 +79,8 @@ def requests(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any]]:
     if draw(st.booleans()):
         history["shorten"] = {"message_tokens": 12_500, "newest_tokens": 50_000}
     policy = {
-        "tools": {"max_tokens": draw(st.integers(0, 200)), "keep_called": draw(st.integers(0, 2))},
+        "tools": {"max_tokens": draw(st.integers(0, 200)), "keep_called": draw(st.integers(0, 2))}
+        | draw(st.sampled_from([{}, {"shorten": True}])),
         "material": {**table, "share": draw(st.sampled_from([0, 250, 1_000]))},
         "history": history,
     }
@@ -121,7 +125,7 @@ def test_each_part_is_as_alone_in_the_room_that_the_rules_give_it(
             "excluded_by_policy",
         }
         return
-    assert [tool["name"] for tool in sent.tools or ()] == expected.chosen
+    assert list(sent.tools or ()) == [expected.sent_tools[name] for name in expected.chosen]
     assert sent.system_prompt == expected.history.composed.system_prompt
     messages = list(expected.history.composed.messages or ())
     used = expected.history.composed.tokens.used

@@ -39,7 +39,8 @@ class RequestModel:
         self.scale = NO_SCALE if model is None else model.scale or NO_SCALE
         self.counter = policy["counter"] if model is None else model.counter
         self.overhead = self.frame.message or policy["history"]["message_overhead_tokens"]
-        self.costs = {tool["name"]: self._tool_tokens(tool) for tool in fields.get("tools", [])}
+        self.sent_tools = {tool["name"]: tool for tool in fields.get("tools", [])}
+        self.costs = {name: self._tool_tokens(tool) for name, tool in self.sent_tools.items()}
         self.total = fields["budget_tokens"] - fields["response_tokens"]
         self.chosen: list[str] = []
         self.history: Answered | None = None
@@ -48,12 +49,16 @@ class RequestModel:
             self._compose(must)
 
     def _compose(self, must: Sequence[str]) -> None:
-        room = self.total - self._together(must)
-        pinned = self._pinned(room)
+        fixed = self._fixed()
+        for shorten in (False, True):
+            room = self.total - self._together(must)
+            pinned = self._pinned(room)
+            left = room - (max(0, room) if pinned is None else pinned) - fixed
+            if shorten or not self.policy["tools"].get("shorten") or self._all_fit(must, left):
+                break
+            self._shorten()
         if pinned is None or room <= pinned:
             return
-        fixed = self._fixed()
-        left = room - pinned - fixed
         self.chosen = self._chosen(must, max(0, left))
         rest = left - (self._together(self.chosen) - self._together(must))
         history_room = fixed + rest
@@ -86,6 +91,22 @@ class RequestModel:
         keep = self.policy["tools"]["keep_called"]
         named = {*(calls[-keep:] if keep else ()), self.fields.get("tool_choice", {}).get("name")}
         return [name for name in self.costs if name in named]
+
+    def _all_fit(self, must: Sequence[str], left: int) -> bool:
+        least = self._together(must)
+        together = self._together([*self.costs])
+        return bool(together <= max(least, min(self.policy["tools"]["max_tokens"], left + least)))
+
+    def _shorten(self) -> None:
+        """Keep one sentence of descriptions, and names of parameters, unless the choice names the tool."""
+        named = self.fields.get("tool_choice", {}).get("name")
+        for name, tool in self.sent_tools.items():
+            if name != named:
+                properties = tool["input_schema"]["properties"]
+                schema: Any = {"properties": {parameter: {} for parameter in properties}}
+                first = tool["description"].partition(". ")[0] + "." * (". " in tool["description"])
+                self.sent_tools[name] = {"name": name, "description": first, "input_schema": schema}
+        self.costs = {name: self._tool_tokens(tool) for name, tool in self.sent_tools.items()}
 
     def _chosen(self, must: Sequence[str], more: int) -> list[str]:
         least = self._together(must)
@@ -150,7 +171,11 @@ class RequestModel:
             return 0
         entries = self._lanes(self.fields["candidates"], MOST).answer.decision.candidates
         lists = ("pinned", "must_include")
-        named = {each.id for each in entries if each.constraint and each.constraint.startswith(lists)}
+        named = {
+            each.id
+            for each in entries
+            if each.constraint and each.constraint.startswith(lists) and each.fidelity
+        }
         if not named:
             return 0
         alone = self._lanes([each for each in self.fields["candidates"] if each["id"] in named], room)

@@ -35,6 +35,7 @@ _REASONS: Mapping[Bound, Reason] = {
     Bound.LANE: Reason.LANE_MAX_REACHED,
     Bound.RELEVANCE: Reason.TOOL_NOT_RELEVANT,
     Bound.TOOLS: Reason.TOOLS_MAX_REACHED,
+    Bound.UNTRUSTED: Reason.UNTRUSTED_MAX_REACHED,
     Bound.CATEGORY: Reason.CATEGORY_BUDGET_REACHED,
     Bound.LIMIT: Reason.BUDGET_EXCEEDED,
     Bound.PREFIX: Reason.DISPLACED_BY_PREFIX,

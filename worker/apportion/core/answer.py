@@ -73,12 +73,6 @@ class AnswerParts(Struct, frozen=True):
         kept = self.made.kept
         return None if kept is UNSET else SentHistory(kept, self.made.rewritten, self.made.material)
 
-    @property
-    def tools(self) -> Opt[tuple[dict[str, Any], ...]]:
-        """The tools that are emitted; absent if the request has none."""
-        given, chosen = self.accepted.asked.request.tools, self.made.tools
-        return UNSET if given is UNSET or chosen is UNSET else tuple([given[index] for index in chosen])
-
 
 def composed_event(answer: AnswerParts) -> ContextComposed:
     """Return the composed event: the context that answers the request."""
@@ -93,7 +87,7 @@ def composed_event(answer: AnswerParts) -> ContextComposed:
         policy=accepted.policy.ref,
         status=answer.status,
         text=made.text if rendered else UNSET,
-        tools=answer.tools if rendered else UNSET,
+        tools=made.tools if rendered and request.tools is not UNSET else UNSET,
         system_prompt=made.system_prompt if rendered else UNSET,
         messages=_messages(answer) if rendered else UNSET,
         items=made.items,

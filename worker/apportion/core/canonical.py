@@ -48,6 +48,7 @@ class Facts(Struct, gc=False, kw_only=True):
     summary: Opt[str]
     tags: Opt[tuple[str, ...]]
     token_estimate: Opt[int]
+    trust: Opt[int] = UNSET
     weighted_agreement: Opt[int | str] = UNSET
 
 
@@ -100,7 +101,7 @@ def canonical_of(candidate: Candidate, name: str, path: str | None) -> Canonical
         tags=candidate.tags,
         token_estimate=candidate.token_estimate,
     )
-    facts.path = UNSET if path is None else path
+    facts.path, facts.trust = UNSET if path is None else path, candidate.trust
     if (content := candidate.content) is not UNSET:
         facts.content = text_digest(content)
     if (created_at := candidate.created_at) is not UNSET:

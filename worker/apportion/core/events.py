@@ -39,6 +39,8 @@ Path = Annotated[str, Meta(min_length=1, max_length=4096)]
 """POSIX, relative to the workspace; no backslash, no drive letter. It is never logged."""
 ChunkIndex = Annotated[int, Meta(ge=0, le=MAX_INTEGER)]
 MessageIndex = Annotated[int, Meta(ge=0, le=MAX_INTEGER)]
+Trust = Annotated[int, Meta(ge=0, le=3)]
+"""0: from anybody, such as a web page; 3: from the operator."""
 
 
 class Closed(Struct, frozen=True, forbid_unknown_fields=True):
@@ -96,6 +98,8 @@ class Candidate(Closed, frozen=True):
     """A line before whatever is shown of it, such as a title, path or page. It is counted, and never cut."""
     subject: Opt[Text256] = UNSET
     """The thing that the content states a fact about. Only the newest candidate of a subject counts."""
+    trust: Opt[Trust] = UNSET
+    """The trust in its author, from 0 to 3; by default, the policy's for its kind (`request`)."""
 
 
 class MatchType(StrEnum):
@@ -205,6 +209,15 @@ LayerContent: TypeAlias = str | SectionedLayer
 """Free text, or text with structure."""
 
 
+class MessageTrust(Closed, frozen=True):
+    """The trust in the author of a message."""
+
+    index: MessageIndex
+    """The index of the message; the new message follows the last of `messages`."""
+    trust: Trust
+    """From 0 to 3."""
+
+
 class Conversation(Closed, frozen=True):
     """A chat history in OpenAI's format; messages keep unknown fields."""
 
@@ -226,6 +239,8 @@ class Conversation(Closed, frozen=True):
     """
     keep_results: Opt[bool] = UNSET
     """If true, no old result and no old medium is cleared, because the provider clears them."""
+    trust: Opt[tuple[MessageTrust, ...]] = UNSET
+    """The trust in messages; by default, the policy's for their role (`request`)."""
 
 
 class ContextRequest(Closed, frozen=True, tag_field="type", tag="context-request"):

@@ -22,7 +22,7 @@ def as_message(new_message: str | dict[str, Any]) -> dict[str, Any]:
     return {"role": "user", "content": new_message} if isinstance(new_message, str) else new_message
 
 
-_DIGESTED = ("pinned", "pinned_in_place", "window", "keep_results")
+_DIGESTED = ("pinned", "pinned_in_place", "window", "keep_results", "trust")
 
 
 class SentHistory(Struct, frozen=True):

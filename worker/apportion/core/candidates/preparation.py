@@ -13,7 +13,7 @@ from apportion.core.digests import digest
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.events import Candidate, Constraints
 from apportion.core.results import ConstraintCount, Reason
-from apportion.core.session.pool import Pooled
+from apportion.core.session.pool import Pooled, least_trust
 from apportion.core.strategy_api.task import NO_AGE, Prepared, age_of
 from apportion.core.strategy_api.verdict import Bound
 
@@ -113,6 +113,8 @@ def prepare(
     if lists:
         match_paths(lists, [candidate.path for candidate in (*own.candidates, *in_pool)])
     prepared, whole_digest = _prepared(own.candidates, lists, judge, event_us, tied=own.repeated), own.digest
+    if pool:
+        _inherit_distrust(prepared, pool)
     if in_pool:
         whole_digest = _digest_of([candidate.canonical for candidate in (*own.candidates, *in_pool)])
         prepared += _prepared(in_pool, lists, judge, event_us, tied=False)
@@ -139,6 +141,13 @@ def _of_pool(
             continue
         aside.append(_excluded(pooled.id, pooled.artifact, reason))
     return usable, tuple(aside)
+
+
+def _inherit_distrust(own: Sequence[Prepared], pool: Sequence[Pooled]) -> None:
+    """Lower the trust of the request's candidates to that of artifacts that they supersede by id."""
+    older = {pooled.id: pooled.artifact.trust for pooled in pool if pooled.artifact.trust is not UNSET}
+    for candidate in own if older else ():
+        candidate.facts.trust = least_trust(candidate.facts.trust, older.get(candidate.id, UNSET))
 
 
 def _excluded(name: str, candidate: Candidate, reason: Reason) -> Excluded:

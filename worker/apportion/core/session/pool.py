@@ -10,7 +10,7 @@ from apportion.core.canonical_json import canonical_json
 from apportion.core.digests import digest
 from apportion.core.errors import ErrorCode, EventError
 from apportion.core.event_time import event_time_us
-from apportion.core.events import Candidate, ContextArtifact, ContextRetraction
+from apportion.core.events import Candidate, ContextArtifact, ContextRetraction, Opt
 from apportion.core.path_ids import normalised_path
 
 ARTIFACTS_MAX = 500
@@ -51,10 +51,18 @@ def published(
         EventError: the artifact gets no id, has an invalid path, or is too large.
     """
     artifact = _pooled(event, secret)
+    older = next((other.artifact.trust for other in pool if other.id == artifact.id), UNSET)
+    if (trust := least_trust(event.artifact.trust, older)) is not event.artifact.trust:
+        artifact = _pooled(replace(event, artifact=replace(event.artifact, trust=trust)), secret)
     kept = [other for other in pool if other.id != artifact.id]
     kept.append(artifact)
     first = max(0, len(kept) - ARTIFACTS_MAX)
     return tuple(kept[first:]), tuple(other.id for other in kept[:first])
+
+
+def least_trust(own: Opt[int], older: Opt[int]) -> Opt[int]:
+    """Return the trust of an item that supersedes an older one; absent trust is not known here."""
+    return min(own or 0, older) if older is not UNSET and (own is not UNSET or not older) else own
 
 
 def retracted(pool: tuple[Pooled, ...], event: ContextRetraction) -> tuple[Pooled, ...]:

@@ -103,8 +103,8 @@ class Output(Struct, frozen=True, kw_only=True):
     """The names of the parts of a score."""
     text: Opt[str] = UNSET
     system_prompt: Opt[str] = UNSET
-    tools: Opt[tuple[int, ...]] = UNSET
-    """The indices of the emitted tools, in the order of the request."""
+    tools: Opt[tuple[dict[str, Any], ...]] = UNSET
+    """The emitted definitions of tools, in the order of the request."""
     material: tuple[int, str] | None = None
     """A text that is emitted as a message of the user, and the number of messages before it."""
     parts: tuple[PartTokens, ...] = ()

@@ -30,7 +30,8 @@ message that does not fit, and counts no overhead for the new message. These rul
 """
 
 from collections.abc import Mapping
-from typing import ClassVar
+from collections.abc import Set as AbstractSet
+from typing import ClassVar, Self
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
@@ -112,6 +113,21 @@ class PreparedChat(Struct, frozen=True):
     def fixed_tokens(self) -> int:
         """The cost of the system prompt, the new message, its group and the pinned messages."""
         return self.prompt.whole.tokens + sum([self.counted.costs[each] for each in self.counted.mandatory])
+
+    def without(self, messages: AbstractSet[int]) -> tuple[Self, frozenset[int]]:
+        """Return the chat in which these messages and their groups are never sent, and their indices.
+
+        Indices are those of the given chat. Messages that are always sent stay.
+        """
+        order = range(len(self.given.roles)) if self.repaired is None else self.repaired.order
+        plan, out = self.counted.plan, set[int]()
+        groups = [range(first, last + 1) for last, first in plan.starts.items()]
+        for index in self.counted.free:
+            if order[index] in messages:
+                out.update(next((group for group in groups if index in group), (index,)))
+        never = plan.unsuitable | out
+        counted = replace(self.counted, plan=replace(plan, unsuitable=never, fixed=plan.fixed | out))
+        return replace(self, counted=counted), frozenset([order[index] for index in out])
 
     def compose(self, limit_tokens: int) -> Verdicts:
         """Return the verdicts under a limit; if it is 0, nothing is sent."""

@@ -58,6 +58,9 @@ class RequestStrategy:
         Reason.TOOL_NOT_RELEVANT: Meaning(
             "not all tools fit, and nothing in the question names this one", _TOOL_LEVERS
         ),
+        Reason.UNTRUSTED_MAX_REACHED: Meaning(
+            "items with a trust of 0 have their share of the limit", (Lever.TOTAL,)
+        ),
         Reason.TOOLS_MAX_REACHED: Meaning(
             "not all tools fit, and more relevant ones, or those of the session's last answer, are sent",
             _TOOL_LEVERS,

@@ -1,24 +1,31 @@
 """Composition of a request from its parts: each is given a room, and returns its verdicts."""
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, cast
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from apportion.core.models import NO_FRAME, NO_SCALE
 from apportion.core.strategies.conversation import PreparedChat, prepare
 from apportion.core.strategies.conversation.kept_history import ConversationTask
 from apportion.core.strategies.lanes import LanesStrategy
+from apportion.core.strategies.request.definitions import chosen_names
 from apportion.core.strategies.request.joined import JoinedParts, Rooms
 from apportion.core.strategies.request.own_part import RequestTask
 from apportion.core.strategies.request.tools import (
+    CALLED,
+    TOOL_CHOICE,
     Tool,
+    ToolsRoom,
     choose_tools,
-    chosen_names,
     cost_of,
     read_tools,
     require,
+    shorten,
 )
+from apportion.core.strategies.request.trust import Untrusted
 from apportion.core.strategy_api.policy import Policy
 from apportion.core.strategy_api.task import Task
 from apportion.core.strategy_api.text_part import compose_text
@@ -38,23 +45,49 @@ def compose_request(task: RequestTask) -> Verdicts:
     tools = _read_tools(task, chat)
     if not task.limit_tokens:
         return JoinedParts(task, tools, chat.compose(0), _material(task, chat, 0)).withheld()
-    frame_tokens = 0 if task.model is None else task.model.frame.tools
-    most_tokens = max(0, task.limit_tokens - task.policy.answer_tokens(task.own.response_tokens, task.model))
-    must_tokens = cost_of([tool for tool in tools if tool.must], frame_tokens)
-    pinned_tokens = _pinned_tokens(task, chat, most_tokens - must_tokens)
-    left_tokens = most_tokens - must_tokens - pinned_tokens - chat.fixed_tokens
-    tools_room = max(must_tokens, min(task.policy.tools.max_tokens, left_tokens + must_tokens))
-    choose_tools(tools, task.own.query, tools_room, frame_tokens, task.own.carried.tools)
-    tools_tokens = cost_of([tool for tool in tools if tool.fidelity is not None], frame_tokens)
-    rest_tokens = left_tokens + must_tokens - tools_tokens
+    room = _room(task, chat, tools)
+    offered = [tool for tool in tools if tool.bound is None]
+    if task.policy.tools.shorten and cost_of(offered, room.frame_tokens) > room.tools:
+        _count(task, shorten(offered))
+        room = _room(task, chat, tools)
+    tools_room = ToolsRoom(room.tools, room.frame_tokens, task.policy.tools.hold)
+    choose_tools(tools, task.own.query, tools_room, task.own.carried.tools)
+    tools_tokens = cost_of([tool for tool in tools if tool.fidelity is not None], room.frame_tokens)
+    rest_tokens = room.left + room.must - tools_tokens
     history_room = chat.fixed_tokens + rest_tokens - (_share(task, rest_tokens) if rest_tokens > 0 else 0)
-    answer = chat.compose(max(0, history_room))
-    rooms = Rooms(tools_room, history_room, most_tokens - tools_tokens - answer.used_tokens)
-    fixed = Rooms(must_tokens, chat.fixed_tokens, pinned_tokens)
+    untrusted = Untrusted(task)
+    answer = untrusted.history(chat, max(0, history_room))
+    rooms = Rooms(room.tools, history_room, room.most - tools_tokens - answer.used_tokens)
+    fixed = Rooms(room.must, chat.fixed_tokens, room.pinned)
     is_infeasible = answer.infeasible or history_room <= 0
-    material = _material(task, chat, 0 if is_infeasible else rooms.material)
+    compose = partial(_material, chat=chat, room=0 if is_infeasible else rooms.material)
+    material = untrusted.material(compose, answer)
     result = JoinedParts(task, tools, answer, material, rooms, fixed)
     return result.infeasible() if is_infeasible else result.composed()
+
+
+class _Room(Struct, frozen=True):
+    """Tokens before tools are chosen: all of them, of the fixed parts, and the rest for optional tools."""
+
+    most: int
+    must: int
+    """The tools that must be sent, with the frame of tools."""
+    pinned: int
+    left: int
+    """Below 0, the fixed parts exceed the limit."""
+    tools: int
+    """The most tokens of all tools."""
+    frame_tokens: int
+
+
+def _room(task: RequestTask, chat: PreparedChat, tools: Sequence[Tool]) -> _Room:
+    frame_tokens = 0 if task.model is None else task.model.frame.tools
+    most = max(0, task.limit_tokens - task.policy.answer_tokens(task.own.response_tokens, task.model))
+    must = cost_of([tool for tool in tools if tool.must], frame_tokens)
+    pinned = _pinned_tokens(task, chat, most - must)
+    left = most - must - pinned - chat.fixed_tokens
+    most_tools = max(must, min(task.policy.tools.max_tokens, left + must))
+    return _Room(most, must, pinned, left, most_tools, frame_tokens)
 
 
 def _read_chat(task: RequestTask) -> PreparedChat:
@@ -68,17 +101,25 @@ def _read_chat(task: RequestTask) -> PreparedChat:
 def _read_tools(task: RequestTask, chat: PreparedChat) -> list[Tool]:
     """Return the tools with their costs, and which of them must be sent."""
     tools, calls = read_tools(task.own.tools), chat.given.calls
-    require(tools, {*chosen_names(task.own.tool_choice)}, "tool_choice")
+    require(tools, {*chosen_names(task.own.tool_choice)}, TOOL_CHOICE)
     called = [call.name for index in sorted(calls) for call in calls[index]]
     keep = task.policy.tools.keep_called
-    require(tools, set(called[-keep:] if keep else ()), "called")
-    if task.limit_tokens and tools:
-        scale = NO_SCALE if task.model is None else task.model.scale or NO_SCALE
-        frame = NO_FRAME if task.model is None else task.model.frame
-        counts = scaled_counter(task.counter, scale.json).count_many([tool.json for tool in tools])
-        for tool, tokens in zip(tools, counts, strict=True):
-            tool.cost = tool.tokens = tokens + frame.tool
+    require(tools, set(called[-keep:] if keep else ()), CALLED)
+    if task.limit_tokens:
+        _count(task, tools)
     return tools
+
+
+def _count(task: RequestTask, tools: Sequence[Tool]) -> None:
+    """Set the tokens of definitions; a definition that was counted before keeps its first count."""
+    if not tools:
+        return
+    scale = NO_SCALE if task.model is None else task.model.scale or NO_SCALE
+    frame = NO_FRAME if task.model is None else task.model.frame
+    counts = scaled_counter(task.counter, scale.json).count_many([tool.json for tool in tools])
+    for tool, tokens in zip(tools, counts, strict=True):
+        tool.full_tokens = tool.cost
+        tool.cost = tool.tokens = tokens + frame.tool
 
 
 def _share(task: RequestTask, rest_tokens: int) -> int:

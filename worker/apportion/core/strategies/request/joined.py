@@ -76,7 +76,7 @@ class JoinedParts(Struct, frozen=True):
             answer,
             standing=[*sent, *chat.standing[:first], *artifacts, *chat.standing[first:]],
             text=UNSET if material is None or self.task.policy.material.place == "message" else text,
-            tools=tuple([tool.index for tool in sorted(sent, key=lambda tool: tool.index)]),
+            tools=tuple([tool.definition for tool in sorted(sent, key=lambda tool: tool.index)]),
             system_prompt=chat.system_prompt,
             material=(position, text) if in_message else None,
             parts=self._parts(),

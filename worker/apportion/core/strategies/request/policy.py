@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -18,9 +18,10 @@ from apportion.core.strategies.conversation.policy import (
     ConversationTable,
     HistoryTables,
 )
-from apportion.core.strategies.lanes.policy import LanePolicy, LanesPolicy, LanesTables
+from apportion.core.strategies.lanes.policy import WHOLE, LanePolicy, LanesPolicy, LanesTables
 from apportion.core.strategy_api.policy import (
     BY_MODEL,
+    AddedLater,
     Count,
     CounterChoice,
     OwnName,
@@ -36,10 +37,16 @@ GROUPS = (SYSTEM, TOOLS, HISTORY, RESPONSE)
 
 
 class ToolsPolicy(PolicyTable):
-    """`[tools]`: the most tokens of all definitions, and how many of the last calls keep their tools."""
+    """`[tools]`: the most tokens of all definitions, and how many of the last calls keep their tools.
+
+    With `shorten`, definitions are shortened before any is left out. A tool outside of the last answer's set
+    replaces it if it is more relevant by `hold` thousandths.
+    """
 
     max_tokens: Count = 20_000
     keep_called: Count = 8
+    shorten: bool = False
+    hold: Thousandths = 0
 
 
 class MaterialPolicy(LanesTables):
@@ -63,6 +70,18 @@ class HistoryPolicy(HistoryTables):
     message_overhead_tokens: Count = 4
 
 
+class TrustPolicy(PolicyTable):
+    """`[trust]`: the part of the limit for all items with a trust of 0, in thousandths, and default trusts.
+
+    A message without a trust has that of its role, a candidate that of its kind, and others `default`.
+    """
+
+    untrusted_share: Thousandths = WHOLE
+    default: Annotated[int, Field(ge=0, le=3)] = 2
+    roles: dict[OwnName, Annotated[int, Field(ge=0, le=3)]] = Field(default_factory=dict)
+    kinds: dict[OwnName, Annotated[int, Field(ge=0, le=3)]] = Field(default_factory=dict)
+
+
 class RequestPolicy(Policy):
     """A policy of strategy `request`. If `budget_tokens` is 0, the limit is the model's window."""
 
@@ -74,6 +93,7 @@ class RequestPolicy(Policy):
     tools: ToolsPolicy = ToolsPolicy()
     material: MaterialPolicy = MaterialPolicy()
     history: HistoryPolicy = HistoryPolicy()
+    trust: AddedLater[TrustPolicy] = TrustPolicy()
 
     def limits(self, asked_tokens: Opt[int], model: Model | None) -> Limits:
         """Return the limits of a request; the model's window bounds its total.

@@ -4,29 +4,34 @@ Tools come before everything else in a provider's cache, so another set breaks a
 session's last answer stays as long as it fits, unless the most relevant optional tool is not in it.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from apportion.core.canonical_json import canonical_json_of_elements
+from msgspec import Struct
+
+from apportion.core.canonical_json import canonical_json_of_any, canonical_json_of_elements
 from apportion.core.query.rule import QueryRule
 from apportion.core.results import Fidelity
 from apportion.core.strategies.conversation.chat_state import short_digest
+from apportion.core.strategies.request.definitions import names_of, shortened, text_of
 from apportion.core.strategies.request.policy import TOOLS
 from apportion.core.strategy_api.verdict import Bound, Verdict
 
+TOOL_CHOICE, CALLED = "tool_choice", "called"
+"""The constraints of tools that must be sent."""
 CARRIED_MAX = 1_024
 _DIGEST_BYTES = 8
+_WHOLE = 1_000
 _RULE = QueryRule(stems=True)
-_INNER = ("function", "custom", "toolSpec")
-"""Fields of definitions that hold a function's name, description and parameters."""
-_NAMED = frozenset({"name", "allowedFunctionNames", "allowed_function_names"})
 
 
 class Tool(Verdict, gc=False, kw_only=True):
     """A definition, its verdict, and the parts of it that are read."""
 
     index: int
+    definition: dict[str, Any]
+    """The definition as it is sent."""
     json: str
     names: tuple[str, ...]
     """The names of its functions."""
@@ -42,7 +47,7 @@ def read_tools(tools: Sequence[dict[str, Any]]) -> list[Tool]:
     for index, (tool, json) in enumerate(
         zip(tools, canonical_json_of_elements(tools, "$.tools"), strict=True)
     ):
-        names = tuple(_names(tool))
+        names = tuple(names_of(tool))
         name = names[0] if len(names) == 1 else str(index)
         read.append(
             Tool(
@@ -50,9 +55,10 @@ def read_tools(tools: Sequence[dict[str, Any]]) -> list[Tool]:
                 "tool",
                 TOOLS,
                 index=index,
+                definition=tool,
                 json=json.decode(),
                 names=names,
-                text=_text_of(tool),
+                text=text_of(tool),
                 digest=short_digest(json),
                 bound=Bound.ID if name in seen else None,
             )
@@ -61,63 +67,16 @@ def read_tools(tools: Sequence[dict[str, Any]]) -> list[Tool]:
     return read
 
 
-def _functions(tool: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the objects of a definition that have a name, in any provider's form."""
-    declared = tool.get("functionDeclarations") or tool.get("function_declarations")
-    if isinstance(declared, list):
-        return [each for each in declared if isinstance(each, Mapping)]
-    inner = [tool[name] for name in _INNER if isinstance(tool.get(name), Mapping)]
-    return inner or [tool]
-
-
-def _names(tool: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the names of a definition; a provider's own tool has its type or its only field as name."""
-    for function in _functions(tool):
-        name = function.get("name") or function.get("server_label") or function.get("type")
-        if not isinstance(name, str):
-            name = next(iter(function), "")
-        yield name
-
-
-def _text_of(tool: Mapping[str, Any]) -> str:
-    """Return name, description and names of parameters of a definition."""
-    parts: list[str] = []
-    for function in _functions(tool):
-        texts = (function.get("name"), function.get("description"))
-        parts += [text for text in texts if isinstance(text, str)]
-        parts += _parameters(function)
-    return "\n".join(parts)
-
-
-def _parameters(value: Any) -> Iterator[str]:
-    """Yield the names of all properties in a JSON schema."""
-    stack = [value]
-    while stack:
-        part = stack.pop()
-        if isinstance(part, Mapping):
-            properties = part.get("properties")
-            if isinstance(properties, Mapping):
-                yield from properties
-            stack += part.values()
-        elif isinstance(part, list):
-            stack += part
-
-
-def chosen_names(tool_choice: Any) -> Iterator[str]:
-    """Yield the names of tools in a provider's choice of a tool."""
-    stack = [tool_choice]
-    while stack:
-        part = stack.pop()
-        if isinstance(part, Mapping):
-            for key in _NAMED.intersection(part):
-                yield from _texts(part[key])
-            stack += part.values()
-        elif isinstance(part, list):
-            stack += part
-
-
-def _texts(value: Any) -> Iterable[str]:
-    return [each for each in (value if isinstance(value, list) else [value]) if isinstance(each, str)]
+def shorten(tools: Iterable[Tool]) -> list[Tool]:
+    """Shorten the definitions of tools that the request's choice does not name; return the changed tools."""
+    changed = []
+    for tool in tools:
+        definition = tool.definition if tool.constraint == TOOL_CHOICE else shortened(tool.definition)
+        json = canonical_json_of_any(definition)
+        if json != tool.json.encode():
+            tool.definition, tool.json, tool.digest = definition, json.decode(), short_digest(json)
+            changed.append(tool)
+    return changed
 
 
 def require(tools: Iterable[Tool], names: AbstractSet[str], constraint: str) -> None:
@@ -132,40 +91,52 @@ def cost_of(tools: Collection[Tool], frame_tokens: int) -> int:
     return sum([tool.cost for tool in tools]) + (frame_tokens if tools else 0)
 
 
-def choose_tools(
-    tools: Sequence[Tool], query: str, room_tokens: int, frame_tokens: int, carried: bytes
-) -> None:
+class ToolsRoom(Struct, frozen=True):
+    """The most tokens of a set of tools, and the tokens that are added to a set once.
+
+    A tool outside of the last set replaces it if it is more relevant by `hold` thousandths.
+    """
+
+    tokens: int
+    frame_tokens: int
+    hold: int
+
+
+def choose_tools(tools: Sequence[Tool], query: str, room: ToolsRoom, carried: bytes) -> None:
     """Set the verdicts of counted tools; the required ones fit into the room.
 
-    `frame_tokens` are added to a set of tools. Optional tools are taken by relevance, ties in the order of
-    the request, each that fits.
+    Optional tools are taken by relevance, ties in the order of the request, each that fits.
     """
     offered = [tool for tool in tools if tool.bound is None]
-    if cost_of(offered, frame_tokens) <= room_tokens:
+    if cost_of(offered, room.frame_tokens) <= room.tokens:
         for tool in offered:
-            tool.stand(Fidelity.FULL)
+            _send(tool)
         return
     for tool, share in zip(offered, _relevance(query, offered), strict=True):
         tool.lexical = share
     must = [tool for tool in offered if tool.must]
     optional = [tool for tool in offered if not tool.must]
     held = _held(offered, carried)
-    if cost_of(held, frame_tokens) > room_tokens or not _have_best(held, optional):
+    if cost_of(held, room.frame_tokens) > room.tokens or not _have_best(held, optional, room.hold):
         held = []
-    left = room_tokens - cost_of(held or must, frame_tokens)
+    left = room.tokens - cost_of(held or must, room.frame_tokens)
     if not held and not must:
-        left -= frame_tokens
+        left -= room.frame_tokens
     stay = {tool.index for tool in held or must}
     for tool in must:
-        tool.stand(Fidelity.FULL)
+        _send(tool)
     for tool in sorted(optional, key=lambda tool: (-(tool.lexical or 0), tool.index)):
         if tool.index in stay:
-            tool.stand(Fidelity.FULL)
+            _send(tool)
         elif not held and tool.cost <= left:
-            tool.stand(Fidelity.FULL)
+            _send(tool)
             left -= tool.cost
         else:
             tool.refuse(Bound.TOOLS if tool.lexical else Bound.RELEVANCE, tool.cost, left)
+
+
+def _send(tool: Tool) -> None:
+    tool.stand(Fidelity.SHORTENED if tool.full_tokens else Fidelity.FULL)
 
 
 def _relevance(query: str, tools: Sequence[Tool]) -> list[int]:
@@ -192,12 +163,12 @@ def _held(offered: Sequence[Tool], carried: bytes) -> list[Tool]:
     return held if is_whole and all(tool.digest in wanted for tool in offered if tool.must) else []
 
 
-def _have_best(held: Sequence[Tool], optional: Sequence[Tool]) -> bool:
-    """Return whether no optional tool outside of a set is more relevant than all optional tools in it."""
+def _have_best(held: Sequence[Tool], optional: Sequence[Tool], hold: int) -> bool:
+    """Return whether no optional tool outside of a set is more relevant by `hold` than all within."""
     stay = {tool.index for tool in held}
     inside = [tool.lexical or 0 for tool in optional if tool.index in stay]
     outside = [tool.lexical or 0 for tool in optional if tool.index not in stay]
-    return bool(inside) and max(outside, default=0) <= max(inside)
+    return bool(inside) and max(outside, default=0) * (_WHOLE - hold) <= max(inside) * _WHOLE
 
 
 def carried_set(tools: Iterable[Tool]) -> bytes:
