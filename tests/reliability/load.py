@@ -15,6 +15,7 @@ from support.composing import candidate
 from support.hostile import HOSTILE_BATCHES
 
 from apportion.core.events import session_key
+from apportion.demo.workload.sessions import ToolChat
 from apportion.settings import Settings
 from apportion.shell.kafka.partitioning import partition_of
 
@@ -23,6 +24,45 @@ _SENT_AGAIN = 0.02
 _ARTIFACTS = 0.08
 _RETRACTIONS = 0.02
 _HALF_PAIR = "\ud83d"
+ASSISTANT = "assistant"
+"""The demo's policy of strategy `request`."""
+_CHAT_TURNS = 4
+_TOPICS = ("read", "search", "list", "edit", "run", "show", "create", "deploy", "query", "file", "test")
+_KINDS = {
+    "rule_doc": "rules",
+    "local_diff": "local",
+    "session_history": "history",
+    "symbol_context": "retrieved",
+    "semantic_match": "retrieved",
+}
+"""The kinds of candidates that a chat is made of, each with its lane."""
+
+
+class Chats:
+    """Chats with the demo's assistant, one a session: tools, a history that overflows, and candidates."""
+
+    def __init__(self, share: float) -> None:
+        """Begin without chats; `share` is the share of events that are turns of a chat."""
+        self.share = share
+        self._chats: dict[tuple[str, str], tuple[ToolChat, int]] = {}
+
+    def ask(self, random: Random, requested_at: str, tenant: str, session: str) -> dict[str, Any]:
+        """Return the next turn of the session's chat; after four turns it begins a new chat."""
+        chat, turns = self._chats.get((tenant, session), (ToolChat(ASSISTANT), 0))
+        if turns == _CHAT_TURNS:
+            chat, turns = ToolChat(ASSISTANT), 0
+        self._chats[tenant, session] = chat, turns + 1
+        texts = [
+            " ".join(f"{random.choice(_TOPICS)} {random.getrandbits(32)}" for _ in range(250))
+            for _ in range(3)
+        ]
+        offered = [
+            candidate(f"{kind}-{place}", kind=kind, lane=lane, content=f"{kind} {text}")
+            for kind, lane in _KINDS.items()
+            for place, text in enumerate(texts)
+        ]
+        moment = {"requested_at": requested_at, "request_id": "", "trigger": {}, "candidates": offered}
+        return chat.ask(moment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +84,14 @@ def load(  # noqa: PLR0913 - the shares of each kind
     sessions: int = SESSIONS,
     poison: float = 0.0,
     hostile: float = 0.0,
+    chats: float = 0.0,
     name: str = "",
 ) -> list[Sent]:
-    """Return so many records, the shares `poison` bad and `hostile` hostile; the name is in their ids."""
+    """Return so many records, with these shares of bad and hostile records and of turns of a chat.
+
+    The name is in their ids.
+    """
+    whole = Chats(chats)
     random = Random(seed)  # noqa: S311 - no secret: it must come again
     names = [f"s{number}" for number in range(sessions)]
     sent: list[Sent] = []
@@ -60,17 +105,19 @@ def load(  # noqa: PLR0913 - the shares of each kind
         if chance < poison:
             sent.append(_bad(random, partition, key))
         elif chance < poison + hostile:
-            event = _event(random, number, f"{name}r{number}", tenant, session)
+            event = _event(random, number, f"{name}r{number}", tenant, session, whole)
             sent.append(_hostile(random, partition, key, event))
         elif sent and chance < poison + hostile + _SENT_AGAIN:
             sent.append(random.choice(sent))
         else:
-            value = json.dumps(_event(random, number, f"{name}r{number}", tenant, session)).encode()
+            value = json.dumps(_event(random, number, f"{name}r{number}", tenant, session, whole)).encode()
             sent.append(Sent(partition, key, value))
     return sent
 
 
-def _event(random: Random, number: int, request_id: str, tenant: str, session: str) -> dict[str, Any]:
+def _event(
+    random: Random, number: int, request_id: str, tenant: str, session: str, chats: Chats
+) -> dict[str, Any]:
     common = {"session_id": session, "tenant": tenant}
     chance = random.random()
     if chance < _ARTIFACTS:
@@ -88,10 +135,10 @@ def _event(random: Random, number: int, request_id: str, tenant: str, session: s
             "source": "tests",
             "id": f"pooled-{random.randrange(12)}",
         }
-    return common | {
-        "type": "context-request",
-        "request_id": request_id,
-        "requested_at": _at(number),
+    named = common | {"type": "context-request", "request_id": request_id, "requested_at": _at(number)}
+    if chance < _ARTIFACTS + _RETRACTIONS + chats.share:
+        return chats.ask(random, _at(number), tenant, session) | named
+    return named | {
         "candidates": [
             candidate(f"c{random.randrange(50)}-{place}", random.randrange(5, 60))
             for place in range(random.randrange(1, 5))
@@ -107,11 +154,12 @@ def _at(number: int) -> str:
 
 def _bad(random: Random, partition: int, key: bytes) -> Sent:
     """Return a record that must be refused, each in another way."""
+    elsewhere = _event(random, 0, "r0", "t0", "s0", Chats(0))
     return random.choice(
         (
             Sent(partition, key, b"no event"),
             Sent(partition, key, b'{"type": "context-request"}'),
-            Sent(partition, b"another/key", json.dumps(_event(random, 0, "r0", "t0", "s0")).encode()),
+            Sent(partition, b"another/key", json.dumps(elsewhere).encode()),
             Sent(partition, None, b'{"type": "context-wish"}'),
             Sent(partition, key, b""),
         )

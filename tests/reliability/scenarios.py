@@ -9,13 +9,14 @@ import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from importlib.resources import files
 from pathlib import Path
 from random import Random
 from time import monotonic
 from typing import Any
 
 from reliability.fleet import Fleet, Member
-from reliability.load import SESSIONS, Sent, load
+from reliability.load import ASSISTANT, SESSIONS, Sent, load
 from reliability.proxy import network
 from reliability.runs import Run, run_of
 from reliability.stepped import COMPACTION_LAG_S, LEFT_OUT, PROXIED
@@ -38,6 +39,9 @@ _COMPACTED_WITHIN_S = 240.0
 _COMPACTED_LOOK_S = 3.0
 HOSTILE = 0.02
 """The share of hostile records in the kill matrix."""
+CHATS = 0.05
+"""The share of whole requests in the kill matrix: turns of a chat with tools and candidates."""
+_ASSISTANT_POLICY = files("apportion.demo.demo") / f"{ASSISTANT}.toml"
 MANY = 100_000
 """Records of a load: more than are sent."""
 
@@ -152,10 +156,11 @@ async def killed_at_steps(
     since_s = monotonic()
     policies = folder / "policies"
     policies.mkdir(parents=True)
+    (policies / f"{ASSISTANT}.toml").write_bytes(_ASSISTANT_POLICY.read_bytes())
     _write_policy(policies, version=1, budget_tokens=60)
     own: dict[str, Any] = {"policies": policies, "default_policy": "own", "policy_settle_s": 3.0}
     async with scene_of(servers, folder, workers, strikes, **own, **values) as scene:
-        events = load(scene.run.settings, seed, MANY, poison=0.01, hostile=HOSTILE)
+        events = load(scene.run.settings, seed, MANY // 2, poison=0.01, hostile=HOSTILE, chats=CHATS)
         half, changed = len(strikes) // 2, list[bool]()
 
         def done() -> bool:

@@ -45,7 +45,7 @@ def explain(  # noqa: PLR0913 - a command takes its flags by name
         str | None, typer.Option(metavar="ID", help="Explain why this candidate was left out.")
     ] = None,
     full: Annotated[
-        bool, typer.Option("--full", help="Also show the certificate, if the policy asks for it.")
+        bool, typer.Option("--full", help="Also show what the policy adds to each decision.")
     ] = False,
 ) -> None:
     """Show one recorded decision, or why one candidate was left out of it.
