@@ -1,6 +1,6 @@
 """Definitions of tools in a provider's body: one by one as they are counted, and back in the body."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from msgspec import json
@@ -33,20 +33,16 @@ class BodyTools(NamedTuple):
             if "toolConfig" in choice:
                 choice["toolConfig"].pop("tools", None)
             return choice
-        parts = [
-            part for each in self.definitions for part in (each, *each.values()) if isinstance(part, dict)
-        ]
-        names = [[part.get(name) for name in _NAMES] + [*part] for part in parts]
-        return {"allowed_function_names": sorted({str(next(filter(None, each), "")) for each in names})}
+        return {"allowed_function_names": sorted(set().union(*map(_names, self.definitions)))}
 
     def body(self, body: Any, sent: Sequence[Mapping[str, Any]]) -> Any:
         """Return a body with the definitions that are sent, in order; without any, without choice."""
-        stay, left = set[int](), list(sent)
+        stay, left = dict[int, dict[str, Any]](), list(sent)
         for function, definition in zip(self.functions, self.definitions, strict=True):
-            if left and definition == left[0]:
-                stay.add(id(function))
-                del left[0]
-        if len(stay) == len(self.functions):
+            if left and _names(definition) == _names(left[0]):
+                own, marks = left.pop(0), {name: function[name] for name in _UNREAD & function.keys()}
+                stay[id(function)] = function if definition == own else {**own, **marks}
+        if all(stay.get(id(function)) is function for function in self.functions):
             return body
         if not stay:
             return {name: value for name, value in body.items() if name not in _WITHOUT_TOOLS}
@@ -74,16 +70,25 @@ def read_tools_of(body: Any) -> BodyTools:
     return BodyTools(entries, functions, tuple(counted))
 
 
+def _names(definition: Mapping[str, Any]) -> set[str]:
+    """Return the names in a definition: of it, and of the objects in it."""
+    parts = [part for part in (definition, *definition.values()) if isinstance(part, Mapping)]
+    names = [[part.get(name) for name in _NAMES] + [*part] for part in parts]
+    return {str(next(filter(None, each), "")) for each in names}
+
+
 def _functions(entry: dict[str, Any]) -> list[dict[str, Any]]:
     return next((entry[name] for name in _DECLARED if entry.get(name)), [entry])
 
 
-def _kept(entry: dict[str, Any], stay: Collection[int]) -> dict[str, Any]:
-    """Return an entry with the functions that stay; empty if nothing does."""
-    if id(entry) in stay or "cachePoint" in entry:
+def _kept(entry: dict[str, Any], stay: Mapping[int, dict[str, Any]]) -> dict[str, Any]:
+    """Return an entry with the functions that stay, as they are sent; empty if nothing does."""
+    if "cachePoint" in entry:
         return entry
+    if id(entry) in stay:
+        return stay[id(entry)]
     if _functions(entry) == [entry]:
         return {}
-    functions = [function for function in _functions(entry) if id(function) in stay]
+    functions = [stay[id(function)] for function in _functions(entry) if id(function) in stay]
     fields = {name: functions if name in _DECLARED else value for name, value in entry.items()}
     return {name: value for name, value in fields.items() if value}
