@@ -4,8 +4,6 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-import rfc8785
-
 from apportion import COUNTERS, builtin_models
 from apportion.core.models import NO_SCALE, Model
 from support.chat_rules import ITEMS
@@ -51,8 +49,18 @@ class _Counted:
         self._scale = row.scale or NO_SCALE
 
     def tool(self, definition: Mapping[str, Any]) -> int:
+        """Return the tokens of a definition: as in OpenAI's cookbook, or as JSON, with spaces and sorted."""
         own = {name: value for name, value in definition.items() if name != "cache_control"}
-        return self._scaled(self._count(rfc8785.dumps(own).decode()), "json") + self._row.frame.tool
+        texts, least = [json.dumps(own, ensure_ascii=False, sort_keys=True)], 0
+        if self._row.provider == "openai":
+            function = own.get("function", own)
+            fields = function["parameters"]["properties"]
+            texts = [f"{function['name']}:{function['description'].removesuffix('.')}"]
+            texts += [
+                f"{name}:{value.get('type', '')}:{value['description']}" for name, value in fields.items()
+            ]
+            least = 7 + 3 * (len(texts) - 1) + 3 * bool(fields)
+        return self._scaled(least + sum(map(self._count, texts)), "json") + self._row.frame.tool
 
     def message(self, message: Any) -> int:
         """Return the tokens of a message; a call of Responses is a part of the assistant's message."""

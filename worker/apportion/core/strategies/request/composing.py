@@ -1,5 +1,6 @@
 """Composition of a request from its parts: each is given a room, and returns its verdicts."""
 
+from json import dumps
 from typing import Any, cast
 
 from msgspec import UNSET
@@ -75,7 +76,9 @@ def _read_tools(task: RequestTask, chat: PreparedChat) -> list[Tool]:
     if task.limit_tokens and tools:
         scale = NO_SCALE if task.model is None else task.model.scale or NO_SCALE
         frame = NO_FRAME if task.model is None else task.model.frame
-        counts = scaled_counter(task.counter, scale.json).count_many([tool.json for tool in tools])
+        # with spaces, as Claude reads them, and templates of open models
+        texts = [dumps(tool, ensure_ascii=False, sort_keys=True) for tool in task.own.tools]
+        counts = scaled_counter(task.counter, scale.json).count_many(texts)
         for tool, tokens in zip(tools, counts, strict=True):
             tool.cost = tool.tokens = tokens + frame.tool
     return tools
