@@ -233,7 +233,7 @@ def _tools() -> Iterator[Case]:
     def named(n: int, **fields: Any) -> Fields:
         return {"name": f"f{n}", "description": "a", **fields}
 
-    wide = {"properties": {f"issue {n}": {} for n in range(40_000)}}
+    wide: Fields = {"properties": {f"issue {n}": {} for n in range(40_000)}}
     all_named = {"allowed_function_names": [f"f{n}" for n in range(60_000)]}
     texts = list(pieces(2_000, 400))
     messages = [{"role": "user", "content": text} for text in texts]

@@ -72,15 +72,17 @@ class _Counted:
         return self._scaled(tokens, kind) + framed + self._image_tokens() * _images(message)
 
     def _scaled(self, tokens: int, kind: str) -> int:
-        return -(-tokens * getattr(self._scale, kind) // 1_000)
+        factor = self._scale.json if kind == "json" else self._scale.text
+        return -(-tokens * factor // 1_000)
 
     def _image_tokens(self) -> int:
         rule = self._row.image or 0
         if isinstance(rule, int):
             return rule
-        name = rule if isinstance(rule, str) else rule.__struct_config__.tag
+        name = rule if isinstance(rule, str) else str(rule.__struct_config__.tag)
         base, tile, permille = (getattr(rule, key, 0) for key in ("base", "tile", "permille"))
-        return {"area": 1, "tiles": (base + tile) or 255, "patches": -(-(permille or 1_000) // 1_000)}[name]
+        known = {"area": 1, "tiles": (base + tile) or 255, "patches": -(-(permille or 1_000) // 1_000)}
+        return int(known[name])
 
 
 def _call(block: Mapping[str, Any]) -> Mapping[str, Any] | None:
