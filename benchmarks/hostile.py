@@ -69,6 +69,7 @@ def cases() -> Iterator[Case]:
     yield from _shrinking()
     yield from _long_lists()
     yield from _one_sign()
+    yield from _tools()
     yield from _ordinary()
 
 
@@ -207,6 +208,62 @@ def _one_sign() -> Iterator[Case]:
         yield Case(
             f"one sign, 1 MiB: a system prompt, {total}", conversation, grown(prompt, EVENT_BYTES), total
         )
+
+
+def _tools() -> Iterator[Case]:
+    counter, chat = "o200k_base", {"messages": [], "new_message": "Open an issue"}
+    policy = {
+        "strategy": "request",
+        "counter": counter,
+        "budget_tokens": PLENTY_TOKENS,
+        "response_tokens": 0,
+        "tools": {"max_tokens": PLENTY_TOKENS},
+    }
+
+    def deep(leaf: Any) -> Any:
+        for _ in range((BOUNDS.nesting_max - 6) // 2):
+            leaf = {"properties": {"a": leaf}}
+        return leaf
+
+    def listed(tool: Callable[[int], Fields], most: int = BOUNDS.tools_max, **fields: Any) -> Fields:
+        return grown(
+            lambda number: {"conversation": chat, "tools": [tool(n) for n in range(number)], **fields}, most
+        )
+
+    def named(n: int, **fields: Any) -> Fields:
+        return {"name": f"f{n}", "description": "a", **fields}
+
+    wide: Fields = {"properties": {f"issue {n}": {} for n in range(40_000)}}
+    all_named = {"allowed_function_names": [f"f{n}" for n in range(60_000)]}
+    texts = list(pieces(2_000, 400))
+    messages = [{"role": "user", "content": text} for text in texts]
+    for name, fields in {
+        "tiny": listed(named),
+        "of 500 characters": listed(lambda n: named(n, description=texts[n])),
+        "of equal names": listed(lambda n: named(0, description=f"{n}")),
+        "of deep schemas": listed(lambda n: named(n, input_schema=deep({}))),
+        "of many parameters": listed(lambda n: named(n, input_schema=wide if n == 0 else {}), 2),
+        "of 30,000 functions in one": grown(
+            lambda number: {
+                "conversation": chat,
+                "tools": [{"functionDeclarations": [named(n) for n in range(number)]}],
+            },
+            30_000,
+        ),
+        "of one sign, 1 MiB": grown(
+            lambda n: {"conversation": chat, "tools": [named(0, description="-" * n)]}, EVENT_BYTES
+        ),
+        "of one word, 1 MiB": grown(
+            lambda n: {"conversation": chat, "tools": [named(0, description="issue " * n)]}, EVENT_BYTES
+        ),
+        "with 60,000 named ones": listed(named, 10, tool_choice=all_named),
+        "with a long chat": {
+            "conversation": {"messages": messages[:1_000], "new_message": "Open an issue"},
+            "tools": [named(n, description=text) for n, text in enumerate(texts[1_000:])],
+        },
+    }.items():
+        for total in (Total.ONE_LESS, Total.HALF):
+            yield Case(f"request: tools {name}, {total}", policy, fields, total)
 
 
 def _ordinary() -> Iterator[Case]:

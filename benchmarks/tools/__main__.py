@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from msgspec.json import encode
+
 from apportion import COUNTERS
 from apportion.core.strategies import parse_policy
 from apportion.core.strategies.request import tools as choosing
@@ -41,7 +43,9 @@ def main() -> None:
     """Measure single questions, sessions, and the time of a choice, among all tools and among fewer."""
     definitions = read_tools()
     tools = choosing.read_tools(definitions)
-    for tool, tokens in zip(tools, COUNTER.count_many([tool.json for tool in tools]), strict=True):
+    for tool, tokens in zip(
+        tools, COUNTER.count_many([encode(each).decode() for each in definitions]), strict=True
+    ):
         tool.cost = tokens
     by_server = Counter[str]()
     for definition, tool in zip(definitions, tools, strict=True):

@@ -4,11 +4,10 @@
 `request` give it.
 """
 
+import json
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
-
-import rfc8785
 
 from apportion.core.compose import Answered
 from apportion.core.engine import Engine
@@ -74,7 +73,9 @@ class RequestModel:
             self.material = self._lanes(self.fields["candidates"], self.total - used)
 
     def _tool_tokens(self, tool: Mapping[str, Any]) -> int:
-        tokens = self.engine.counters[self.counter].count(rfc8785.dumps(tool).decode())
+        tokens = self.engine.counters[self.counter].count(
+            json.dumps(tool, ensure_ascii=False, sort_keys=True)
+        )
         return -(-tokens * self.scale.json // 1_000) + self.frame.tool
 
     def _together(self, names: Sequence[str]) -> int:

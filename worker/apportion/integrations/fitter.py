@@ -15,6 +15,7 @@ from typing import Any, Literal, TypedDict, TypeVar
 from msgspec.structs import replace
 
 from apportion.core.errors import ErrorCode
+from apportion.core.results import Fidelity
 from apportion.doors.fitting import (
     AsyncFitClient,
     FitClient,
@@ -153,8 +154,15 @@ class Fitter:
 
 
 def sent_tools(fitted: Fitted, tools: Sequence[T], definitions: Sequence[object]) -> list[T]:
-    """Return a framework's tools that are sent; `definitions` are theirs in the body that was fitted."""
+    """Return a framework's tools that are sent; `definitions` are theirs in the body that was fitted.
+
+    Raises:
+        FitError: the policy shortened definitions, which a hook cannot change.
+    """
     sent = fitted.body.get("tools", ())
+    if any(item.fidelity is Fidelity.SHORTENED for item in fitted.decision.candidates if item.kind == "tool"):
+        text = "it shortens definitions of tools, which a hook cannot send; set tools.shorten to false"
+        raise FitError(ErrorCode.INVALID_POLICY, text, "$.options.policy", fitted.decision)
     return [tool for tool, given in zip(tools, definitions, strict=True) if given in sent]
 
 

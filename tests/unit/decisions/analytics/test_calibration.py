@@ -3,6 +3,7 @@
 import json
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -11,6 +12,7 @@ from support.commands import Ended, apportion
 from support.composing import ENGINE, answer
 from support.simulated_provider import chat, provider_count
 
+from apportion import COUNTERS
 from apportion.core.compose import Answered
 from apportion.core.models import Model, Models
 from apportion.core.strategies import parse_policy
@@ -31,6 +33,14 @@ system_tokens = 8_000
 messages_tokens = 44_000
 response_tokens = 8_000
 """
+WHOLE = """
+name = "whole"
+version = "1"
+strategy = "request"
+counter = "model"
+budget_tokens = 60_000
+response_tokens = 2_000
+"""
 BASE = """
 version = "1"
 [[models]]
@@ -41,9 +51,28 @@ counter = "o200k_base"
 """
 
 
-def composed(number: int, models: Models) -> Answered:
-    request = asked(conversation=chat(number), model="guest-1", request_id=f"r{number}")
-    return answer(request, parse_policy(tomllib.loads(POLICY)), engine=replace(ENGINE, models=models))
+def tools_of(number: int) -> dict[str, Any]:
+    """Return the fields of a request with 0 to 12 tools and some candidates."""
+    names = [f"tool_{index} {number}" for index in range(number * 7 % 13)]
+    schema = {"type": "object", "properties": {"path": {"type": "string", "description": "The path."}}}
+    tools = [{"name": name, "description": f"{name} reads. " * 9, "input_schema": schema} for name in names]
+    scores = {"relevance": 0, "specificity": 0, "risk_alignment": 0, "recency_bucket": 0}
+    own = {"kind": "semantic_match", "lane": "retrieved", "content": f"{number} pages " * 200, **scores}
+    return {"tools": tools, "candidates": [{"id": "a", **own}] * (number % 2)}
+
+
+def composed(number: int, models: Models, policy: str = POLICY) -> Answered:
+    fields = tools_of(number) if policy == WHOLE else {}
+    request = asked(conversation=chat(number), model="guest-1", request_id=f"r{number}", **fields)
+    return answer(request, parse_policy(tomllib.loads(policy)), engine=replace(ENGINE, models=models))
+
+
+def counted(outcome: Answered) -> int:
+    """Return the provider's count: definitions cost their JSON and fixed tokens."""
+    tools = outcome.composed.tools or ()
+    jsons = [json.dumps(tool, sort_keys=True) for tool in tools]
+    fixed = 5 * len(tools) + 804 * bool(tools)
+    return provider_count(outcome.composed) + sum(map(COUNTERS["claude-4.7"].count, jsons)) + fixed
 
 
 def usage(outcome: Answered, number: int) -> bytes:
@@ -53,18 +82,18 @@ def usage(outcome: Answered, number: int) -> bytes:
         "session_id": "s",
         "used_at": f"2026-03-{1 + number % LEARNED // 20:02}T12:00:00Z",
         "gen_ai.request.model": "guest-1",
-        "gen_ai.usage.input_tokens": provider_count(outcome.composed),
+        "gen_ai.usage.input_tokens": counted(outcome),
     }
     return json.dumps(event).encode()
 
 
-def write_tables(folder: Path, events: int, base: str = BASE, first: int = 0) -> None:
+def write_tables(folder: Path, events: int, base: str = BASE, first: int = 0, policy: str = POLICY) -> None:
     (folder / "policies").mkdir()
-    (folder / "policies/chat.toml").write_text(POLICY)
+    (folder / "policies/own.toml").write_text(policy)
     (folder / "base.toml").write_text(base)
     models = load_models(folder / "base.toml")
     numbers = range(first, first + events)
-    outcomes = [composed(number, models) for number in numbers]
+    outcomes = [composed(number, models, policy) for number in numbers]
     lines = [encode(outcome.decision) for outcome in outcomes]
     lines += [usage(outcome, number) for outcome, number in zip(outcomes, numbers, strict=True)]
     sink_lines(Store(str(folder / "tables")), "t", lines, 64 << 20, lambda _: None)
@@ -97,6 +126,17 @@ def test_a_row_learned_from_200_events_covers_later_requests_at_a_small_margin(l
     assert sum(used / counted - 1 for used, counted in counts) / LATER <= 0.045
     assert all(outcome.composed.tokens.used <= 60_000 for outcome in outcomes)
     assert {outcome.decision.model for outcome in outcomes} == {row_of(learned / "models.toml").ref}
+
+
+def test_whole_requests_are_learned_with_their_tools_and_material(tmp_path: Path) -> None:
+    write_tables(tmp_path, LEARNED, policy=WHOLE)
+    assert calibrated(tmp_path).exit_code == 0
+    models = load_models(tmp_path / "models.toml")
+    outcomes = [composed(number, models, WHOLE) for number in range(LEARNED, 2 * LEARNED)]
+    counts = [(outcome.composed.tokens.used, counted(outcome)) for outcome in outcomes]
+    assert sum(used < provided for used, provided in counts) <= LEARNED // 100
+    assert sum(used / provided - 1 for used, provided in counts) / LEARNED <= 0.04
+    assert 600 <= row_of(tmp_path / "models.toml").frame.tools <= 1_000
 
 
 def test_the_row_keeps_the_model_and_names_its_events(learned: Path) -> None:

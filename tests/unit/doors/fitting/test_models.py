@@ -6,7 +6,7 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 from pydantic import TypeAdapter
-from support.claude_bodies import CLAUDE, body_tokens
+from support.provider_bodies import CLAUDE, body_tokens
 
 from apportion import COUNTERS, FitError, FitOptions, Fitted, LocalSessions, builtin_models, fit
 from apportion.core.models import Models

@@ -2,11 +2,13 @@
 
 A usage event belongs to the decision with its tenant, session and request id. Of a chat, a decision lists the
 selected messages with role and tokens. So these parts can be told apart: the request, each message, each
-result, the tokens of messages with calls or results (`json`), and the tokens of all others (`text`). A
-decision has no tokens of media and of tools' definitions. Media get the larger factor; definitions that every
-request has become part of the request. Only the newest 20,000 events are read.
+result, the tokens of messages with calls or results (`json`), and the tokens of all others (`text`). A whole
+request also has definitions (`json`), their number, and whether there are any. Of a chat, definitions that
+every request has become part of the request. Media have no tokens of their own, and get the larger factor.
+Only the newest 20,000 events are read.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -32,8 +34,9 @@ _CONFIDENCE = 0.99
 _HELD_OUT = 5
 """Every fifth event is not learned from, by the digest of its request id."""
 _BATCH_ROWS = 500
-_CHATS = "conversation"
-_PARTS = ("request", "message", "result", "text", "json")
+_IN_CHAT = re.compile(r"system_prompt|new_message|messages/\d+")
+_CHATS = ("conversation", "request")
+_PARTS = ("request", "message", "result", "text", "json", "tool", "tools")
 _SELECT_NAMES = "SELECT DISTINCT coalesce(gen_ai_request_model, gen_ai_response_model, '') FROM usage"
 
 
@@ -162,7 +165,7 @@ def _unusable(row: Mapping[str, Any], base: Model, policy: Policy | None) -> str
     if _is_by_model(row, policy) and row["model_digest"] != base.digest:
         return "decisions by another row of the model"
     listed = {part["id"] for part in row["items"] or ()}
-    if row["policy_strategy"] == _CHATS and "new_message" not in listed:
+    if row["policy_strategy"] in _CHATS and "new_message" not in listed:
         return "decisions without candidates (decision_detail)"
     return ""
 
@@ -175,15 +178,26 @@ def _parts(row: Mapping[str, Any], base: Model, policy: Any) -> tuple[int, ...]:
     """Return the parts of a decision, in the counter's tokens without frame and scale."""
     is_by_model = _is_by_model(row, policy)
     frame, scale = (base.frame, base.scale or NO_SCALE) if is_by_model else (NO_FRAME, NO_SCALE)
-    if row["policy_strategy"] != _CHATS:  # a text is sent as one message
+    if row["policy_strategy"] not in _CHATS:  # a text is sent as one message
         fixed = frame.request + frame.message if is_by_model and base.scale else 0
-        return 1, 1, 0, _unscaled(row["tokens_used"] - fixed, scale.text), 0
-    parts = {part["id"]: part for part in sorted(row["items"], key=lambda part: _place(part["id"]))}
-    text, json, messages, has_prompt = 0, 0, [*parts.values()], "system_prompt" in parts
+        return 1, 1, 0, _unscaled(row["tokens_used"] - fixed, scale.text), 0, 0, 0
+    if is_whole := row["policy_strategy"] == "request":
+        policy = policy.of_history
+    overhead = frame.message or policy.conversation.message_overhead_tokens
+    items = [item for item in row["items"] if _IN_CHAT.fullmatch(item["id"])]
+    tools = [item["tokens"] for item in row["items"] if item["kind"] == "tool" and item not in items]
+    tools_tokens = sum(tools) + (frame.tools if tools else 0)
+    rest = row["tokens_used"] - sum([item["tokens"] for item in items]) - tools_tokens if is_whole else 0
+    parts = {part["id"]: part for part in sorted(items, key=lambda part: _place(part["id"]))}
+    text, messages, has_prompt = (
+        _unscaled(rest - overhead, scale.text),
+        [*parts.values()],
+        "system_prompt" in parts,
+    )
+    json = sum([_unscaled(tokens - frame.tool, scale.json) for tokens in tools])
     if has_prompt:
         text += _unscaled(messages.pop(0)["tokens"], scale.text)
     parts["new_message"]["tokens"] -= frame.request + frame.message * has_prompt
-    overhead = frame.message or policy.conversation.message_overhead_tokens
     # A call's message is directly before its results. Its calls are as many as its results.
     results = 0
     for message in reversed(messages):
@@ -198,7 +212,7 @@ def _parts(row: Mapping[str, Any], base: Model, policy: Any) -> tuple[int, ...]:
             text += _unscaled(tokens, scale.text)
         results = 0
     number = sum(message["kind"] == "tool" for message in messages)
-    return 1, len(parts), number, text, json
+    return 1, len(parts) + (rest > 0), number, text, json, len(tools), int(bool(tools))
 
 
 def _place(name: str) -> int:
@@ -232,15 +246,15 @@ def _learn(events: Sequence[CountedRequest], quantile: float) -> Sequence[float]
 
 
 def _calibrated(base: Model, numbers: Sequence[float], events: int, newest: datetime) -> Model:
-    request, message, result, text, json = numbers
+    request, message, result, text, json, tool, tools = numbers
     larger = max(text, json)  # for media, and for a kind without events
     scale = [min(max(ceil(WHOLE * (factor or larger)), 100), 10_000) for factor in (text, json, larger)]
     frame = Frame(
         request=ceil(request),
         message=max(ceil(message), 1),  # 0 is unknown
         result=ceil(result),
-        tool=base.frame.tool,
-        tools=base.frame.tools,
+        tool=ceil(tool) or base.frame.tool,
+        tools=ceil(tools) or base.frame.tools,
     )
     source = f"calibrated on {events} events, {newest:%Y-%m-%d}"
     corrected = Scale(text=scale[0], json=scale[1], media=scale[2])
@@ -250,6 +264,7 @@ def _calibrated(base: Model, numbers: Sequence[float], events: int, newest: date
 def _predicted(row: Model, events: Sequence[CountedRequest]) -> Any:
     frame, scale = row.frame, row.scale or NO_SCALE
     weights = [frame.request, frame.message, frame.result, scale.text / WHOLE, scale.json / WHOLE]
+    weights += [frame.tool, frame.tools]
     return np.array([event.parts for event in events], dtype=float) @ np.array(weights)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from json import dumps
 from typing import Any, cast
 
 from msgspec import UNSET, Struct
@@ -116,7 +117,9 @@ def _count(task: RequestTask, tools: Sequence[Tool]) -> None:
         return
     scale = NO_SCALE if task.model is None else task.model.scale or NO_SCALE
     frame = NO_FRAME if task.model is None else task.model.frame
-    counts = scaled_counter(task.counter, scale.json).count_many([tool.json for tool in tools])
+    # with spaces, as Claude reads them, and templates of open models
+    texts = [dumps(tool.definition, ensure_ascii=False, sort_keys=True) for tool in tools]
+    counts = scaled_counter(task.counter, scale.json).count_many(texts)
     for tool, tokens in zip(tools, counts, strict=True):
         tool.full_tokens = tool.cost
         tool.cost = tool.tokens = tokens + frame.tool

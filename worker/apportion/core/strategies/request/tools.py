@@ -32,7 +32,6 @@ class Tool(Verdict, gc=False, kw_only=True):
     index: int
     definition: dict[str, Any]
     """The definition as it is sent."""
-    json: str
     names: tuple[str, ...]
     """The names of its functions."""
     text: str
@@ -56,7 +55,6 @@ def read_tools(tools: Sequence[dict[str, Any]]) -> list[Tool]:
                 TOOLS,
                 index=index,
                 definition=tool,
-                json=json.decode(),
                 names=names,
                 text=text_of(tool),
                 digest=short_digest(json),
@@ -72,9 +70,8 @@ def shorten(tools: Iterable[Tool]) -> list[Tool]:
     changed = []
     for tool in tools:
         definition = tool.definition if tool.constraint == TOOL_CHOICE else shortened(tool.definition)
-        json = canonical_json_of_any(definition)
-        if json != tool.json.encode():
-            tool.definition, tool.json, tool.digest = definition, json.decode(), short_digest(json)
+        if definition != tool.definition:
+            tool.definition, tool.digest = definition, short_digest(canonical_json_of_any(definition))
             changed.append(tool)
     return changed
 
