@@ -30,8 +30,8 @@ _RULE = {"counter": "model", "strategy": "request", "version": "1"}
 POLICIES = {
     name: parse_policy({**_RULE, "name": name.replace(" ", "-"), "tools": tools})
     for name, tools in {
-        "policy request": {"shorten": True, "hold": 200},
-        "whole definitions": {"hold": 200},
+        "policy request": {"shorten": True, "hold": 300},
+        "whole definitions": {"hold": 300},
         "shorter definitions without hold": {"shorten": True},
         "by relevance alone": {},
     }.items()
