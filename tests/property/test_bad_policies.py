@@ -28,7 +28,7 @@ POLICIES = [
 ]
 REQUESTS = {
     strategy: decode((EXAMPLES / "context-request" / f"{strategy}.json").read_bytes(), Bounds())
-    for strategy in ("lanes", "categories", "tiers", "layers", "conversation")
+    for strategy in ("lanes", "categories", "tiers", "layers", "conversation", "request")
 }
 PRIVATE = "SECRET"
 NUMBERS = "0 -0 -0.0 1 2 5 100 101 -1 0.5 0.1 1.5 1e2 1e400 5e-324 nan inf -inf 0x10 1_000 01 1. .5"
@@ -43,7 +43,7 @@ LITERALS = [
     *('"2026-01-01T00:00:00"', '"2026-01-01T00:00:00Z"', '"9999-12-31T23:59:59-23:59"'),
     *("", "nul", "'x'", '"'),
 ]
-TABLES = "session lanes kinds layers categories reserve cache render tiers conversation"
+TABLES = "session lanes kinds layers categories reserve cache render tiers conversation tools material trust"
 KEYS = "name strategy budget_tokens priority min_tokens unknown a.b"
 NAMES = [*TABLES.split(), *KEYS.split(), "", "\0", "n" * 300]
 

@@ -88,7 +88,25 @@ def conversation(number: int, share: float) -> tuple[Policy, Fields]:
     return policy_of("conversation", budget_tokens=budget, conversation=parts), {"conversation": talk}
 
 
-REQUESTS = (lanes, categories, tiers, layers, conversation)
+def request(number: int, share: float) -> tuple[Policy, Fields]:
+    tables, material = lanes(number, share)
+    _, chat = conversation(number, share)
+    tools = [{"name": f"find_{at}", "description": f"Find word {at % 9}."} for at in range(number)]
+    fields = {
+        "tools": tools,
+        **material,
+        **chat,
+        "query": "word 7",
+        "budget_tokens": int(40 * number * share),
+    }
+    own = {"lanes": tables.model_dump(include={"lanes"})["lanes"]}
+    policy = policy_of(
+        "request", response_tokens=0, material=own, trust={"untrusted_share": 500, "default": 0}
+    )
+    return policy, fields
+
+
+REQUESTS = (lanes, categories, tiers, layers, conversation, request)
 
 
 def lines_run(policy: Policy, fields: Fields) -> int:

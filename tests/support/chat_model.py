@@ -247,7 +247,7 @@ class ChatTurn:
             self.kept = full
         elif (
             self.window_rule == "steps"
-            and (step := self.step(history, self.limit * slack // 1000)) is not None
+            and (step := self.step(history, self.total * slack // 1000)) is not None
         ):
             self.kept = [index for index in history if index >= step]
         elif (
