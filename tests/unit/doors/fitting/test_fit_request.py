@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apportion import COUNTERS, FitError, FitOptions, fit, fit_request, fit_request_async
+from apportion import (
+    COUNTERS,
+    FitError,
+    FitOptions,
+    builtin_policies,
+    fit,
+    fit_request,
+    fit_request_async,
+    parse_policy,
+)
 from apportion.core.events import ContextRequest
 from apportion.doors.fitting import LocalSessions
 
@@ -204,12 +213,24 @@ def test_an_async_client_gets_the_same_request() -> None:
     assert sessions.requests[0].response_tokens == 100
 
 
-def test_a_policy_that_places_artifacts_itself_is_refused() -> None:
-    options, body = FitOptions(policy="request"), {**anthropic(1, 2, 100), "model": "claude-opus-4-7"}
-    assert fit_request(body, 3000, options=options).decision.policy.name == "request"
-    with pytest.raises(FitError) as refused:
-        fit_request(body, 3000, options=options, artifacts=[{"content": "Invoice 117"}])
-    assert (refused.value.code, refused.value.pointer) == ("invalid_policy", "$.options.policy")
+@pytest.mark.parametrize("place", [None, "message", "user", "system"])
+@pytest.mark.parametrize("make", MAKERS)
+def test_the_callers_place_of_artifacts_replaces_that_of_the_policy(make: Maker, place: Any) -> None:
+    [policy] = [policy for policy in builtin_policies() if policy.name == "request"]
+    fields = policy.model_dump(mode="json", exclude_unset=True)
+    fields["material"]["place"] = "text"
+    options = FitOptions(policy="request", place=place, model="claude-opus-4-7")
+    artifacts = [{"content": "Invoice 117"}, {"content": "Invoice 118"}]
+    of_text, of_message = [
+        fit_request(
+            make(2, 4, 100), 3000, client=client, session_id="s", options=options, artifacts=artifacts
+        )
+        for client in (LocalSessions([parse_policy(fields)]), LocalSessions())
+    ]
+    assert of_message.body == of_text.body
+    assert of_message.sources == of_text.sources
+    assert of_message.used_tokens == of_text.used_tokens
+    assert str(of_message.body).count("Invoice 117") == 1
 
 
 def test_a_definition_that_is_no_object_is_refused() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from copy import deepcopy
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import takewhile
 from typing import Any, Literal, TypeAlias
 from uuid import uuid4
 
@@ -261,10 +262,10 @@ def fit_steps(call: FitCall) -> Steps:
         warn_of_mismatch(call.provider, decision.counter.name)
     if composed.status in _FAILURES:
         raise _failure(call, composed.status, decision)
-    kept = _kept(composed, decision, chat)
+    kept, text = _kept(composed, decision, chat)
     if fault := _fault(call, [message.index for message in kept]):
         raise FitError(ErrorCode.INVALID_VALUE, fault[1], chat.pointer(fault[0]), decision)
-    text, artifacts_decision = composed.text or "", None if call.artifacts is None else decision
+    artifacts_decision = None if call.artifacts is None else decision
     if call.artifacts is not None and call.options.artifacts_policy is not None:
         text, artifacts_decision = _artifacts_of((yield _artifacts_request(call, call.artifacts)), decision)
     count = call.model.scaled(find_counter(call.counters, composed.tokens.counter), composed.tokens).count
@@ -418,19 +419,25 @@ def _is_of_chat(item: ComposedItem | Entry, decision: ContextDecision) -> bool:
     return not decision.parts or item.group in _CHAT_GROUPS
 
 
-def _kept(composed: ContextComposed, decision: ContextDecision, chat: ShapedChat) -> list[KeptMessage]:
-    """Return the kept messages in the order in which they are sent, with the contents that are new."""
+def _kept(
+    composed: ContextComposed, decision: ContextDecision, chat: ShapedChat
+) -> tuple[list[KeptMessage], str]:
+    """Return the kept messages in the order in which they are sent, with new contents, and the material.
+
+    If the policy's material is a message, it is taken out, because `FitOptions.place` places the text.
+    """
     assert composed.messages is not UNSET, "a conversation has messages"
+    messages, text = [*composed.messages], composed.text or ""
     kept, items = [], [item for item in composed.items if _is_of_chat(item, decision)]
-    if len(items) != len(composed.messages):
-        text = "its material.place is message, and the caller places artifacts; set it to text"
-        raise FitError(ErrorCode.INVALID_POLICY, text, "$.options.policy", decision)
-    for item, message in zip(items, composed.messages, strict=True):
+    if len(messages) > len(items):
+        before = takewhile(lambda item: item.group in (*_CHAT_GROUPS, "tools"), composed.items)
+        text = messages.pop(sum([_is_of_chat(item, decision) for item in before]))["content"]
+    for item, message in zip(items, messages, strict=True):
         index, content = _index_of(chat, item.id), message.get("content")
         # the engine gives other JSON back as it was encoded, which is not always equal
         is_changed = isinstance(content, str | list) and content != chat.counted[index].message["content"]
         kept.append(KeptMessage(index, content if is_changed else None))
-    return kept
+    return kept, text
 
 
 def _fault(call: FitCall, kept: Sequence[int]) -> tuple[int, str] | None:
