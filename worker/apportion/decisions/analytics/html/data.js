@@ -105,7 +105,7 @@ const REASONS = [
   "budget_exceeded", "lane_max_reached", "redundant", "below_threshold", "superseded", "history_truncated",
   "category_budget_reached", "source_max_reached", "no_room", "duplicate", "disabled", "exhausted", "excluded_by_policy",
   "no_content", "backoff", "expired", "unsuitable", "displaced_by_prefix", "dropped_after_render", "infeasible",
-  "tool_not_relevant", "tools_max_reached",
+  "tool_not_relevant", "tools_max_reached", "untrusted_max_reached",
 ];
 const palettes = { reason: new Map(REASONS.map((name, place) => [name, PALETTE[place % PALETTE.length]])), group: new Map(), policy: new Map() };
 
