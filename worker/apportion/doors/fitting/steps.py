@@ -78,7 +78,7 @@ _FIXED_ROLES = ("system", "developer")
 _FAILURES = {
     Status.INFEASIBLE: (
         "limit_tokens",
-        "raise it, pin fewer messages, lower artifacts_tokens, or set shorten.newest_tokens in the policy",
+        "raise it, pin less, lower artifacts_tokens, set choose_tools, or the policy's shorten.newest_tokens",
     ),
     Status.EXHAUSTED: ("session_id", "the session has spent its tokens; use a new one"),
     Status.DISABLED: ("options.policy", "the policy's limit is 0; raise it"),

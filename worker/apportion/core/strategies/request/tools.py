@@ -1,7 +1,8 @@
 """Choice of tools: all of them if they fit, or else the required ones and the most relevant others.
 
 Tools come before everything else in a provider's cache, so another set breaks all of it. So the set of the
-session's last answer stays as long as it fits, unless the most relevant optional tool is not in it.
+session's last answer stays as long as it fits, unless an optional tool outside of it is more relevant than
+all in it.
 """
 
 from collections.abc import Collection, Iterable, Sequence
