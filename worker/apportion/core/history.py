@@ -53,7 +53,7 @@ class History(Struct, frozen=True):
             "new_message": digest(self.new_message),
         }
 
-    def standing(self, sent: "SentHistory") -> tuple[dict[str, Any], ...]:
+    def standing(self, sent: SentHistory) -> tuple[dict[str, Any], ...]:
         """Return the emitted messages: those of the history, the new one, and a text at its place."""
         messages, rewritten = self.conversation.messages, sent.rewritten
         standing = [*[messages[index] for index in sent.kept], as_message(self.conversation.new_message)]
@@ -64,7 +64,7 @@ class History(Struct, frozen=True):
             standing.insert(sent.material[0], as_message(sent.material[1]))
         return tuple(standing)
 
-    def digest_of_standing(self, sent: "SentHistory") -> str:
+    def digest_of_standing(self, sent: SentHistory) -> str:
         """Return the digest of the canonical JSON of the emitted messages."""
         kept, rewritten = sent.kept, sent.rewritten
         new_message = self._each(len(self.each))

@@ -189,11 +189,8 @@ def _parts(row: Mapping[str, Any], base: Model, policy: Any) -> tuple[int, ...]:
     tools_tokens = sum(tools) + (frame.tools if tools else 0)
     rest = row["tokens_used"] - sum([item["tokens"] for item in items]) - tools_tokens if is_whole else 0
     parts = {part["id"]: part for part in sorted(items, key=lambda part: _place(part["id"]))}
-    text, messages, has_prompt = (
-        _unscaled(rest - overhead, scale.text),
-        [*parts.values()],
-        "system_prompt" in parts,
-    )
+    messages, has_prompt = [*parts.values()], "system_prompt" in parts
+    text = _unscaled(rest - overhead, scale.text)
     json = sum([_unscaled(tokens - frame.tool, scale.json) for tokens in tools])
     if has_prompt:
         text += _unscaled(messages.pop(0)["tokens"], scale.text)

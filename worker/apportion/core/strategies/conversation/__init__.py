@@ -147,25 +147,20 @@ def prepare(task: ConversationTask) -> PreparedChat:
     conversation = task.own.conversation
     chat = read(conversation.messages, as_message(conversation.new_message), as_read=as_read)
     check_pins(conversation.pinned, len(conversation.messages))
-    repaired, given = None, chat
-    if task.policy.conversation.repair:
-        repaired = repair(conversation, chat)
+    given, repaired = chat, repair(conversation, chat) if task.policy.conversation.repair else None
     if repaired is not None:
         conversation = repaired.conversation
         task = replace(task, own=replace(task.own, conversation=conversation))
         chat = read(conversation.messages, as_message(conversation.new_message), as_read=as_read)
     cut_plan = plan(chat, conversation.pinned, with_links=task.policy.conversation.repair)
-    counters, system_prompt = _counters(task), conversation.system_prompt
-    if not task.limit_tokens:
-        counted = CountedChat(chat, cut_plan, costs=(0,) * len(chat.texts))
-        return PreparedChat(
-            task, counted, PromptCuts(Shrunk(system_prompt, 0), counters.text), repaired, given
-        )
-    prompt = Shrunk(system_prompt, counters.text.count(system_prompt))
-    texts = chat.count_texts(counters)
-    contents = chat.content_costs(texts, counters, task.policy)
-    costs = chat.costs(contents, counters, task.policy, _frame(task))
-    counted = CountedChat(chat, cut_plan, texts, contents, costs, contents, counters=counters)
+    counters, prompt = _counters(task), Shrunk(conversation.system_prompt, 0)
+    counted = CountedChat(chat, cut_plan, costs=(0,) * len(chat.texts))
+    if task.limit_tokens:
+        prompt = replace(prompt, tokens=counters.text.count(prompt.text))
+        texts = chat.count_texts(counters)
+        contents = chat.content_costs(texts, counters, task.policy)
+        costs = chat.costs(contents, counters, task.policy, _frame(task))
+        counted = CountedChat(chat, cut_plan, texts, contents, costs, contents, counters=counters)
     return PreparedChat(task, counted, PromptCuts(prompt, counters.text), repaired, given)
 
 
