@@ -160,7 +160,8 @@ def sent_tools(fitted: Fitted, tools: Sequence[T], definitions: Sequence[object]
         FitError: the policy shortened definitions, which a hook cannot change.
     """
     sent = fitted.body.get("tools", ())
-    if any(item.fidelity is Fidelity.SHORTENED for item in fitted.decision.candidates if item.kind == "tool"):
+    own = [entry for entry in fitted.decision.candidates if entry.group == "tools"]
+    if any(entry.fidelity is Fidelity.SHORTENED for entry in own):
         text = "it shortens definitions of tools, which a hook cannot send; set tools.shorten to false"
         raise FitError(ErrorCode.INVALID_POLICY, text, "$.options.policy", fitted.decision)
     return [tool for tool, given in zip(tools, definitions, strict=True) if given in sent]

@@ -135,7 +135,7 @@ def test_whole_requests_are_learned_with_their_tools_and_material(tmp_path: Path
     outcomes = [composed(number, models, WHOLE) for number in range(LEARNED, 2 * LEARNED)]
     counts = [(outcome.composed.tokens.used, counted(outcome)) for outcome in outcomes]
     assert sum(used < provided for used, provided in counts) <= LEARNED // 100
-    assert sum(used / provided - 1 for used, provided in counts) / LEARNED <= 0.04
+    assert sum(used / provided - 1 for used, provided in counts) / LEARNED <= 0.045
     assert 600 <= row_of(tmp_path / "models.toml").frame.tools <= 1_000
 
 

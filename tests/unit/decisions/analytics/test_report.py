@@ -47,6 +47,7 @@ def test_every_query_runs_over_the_recorded_decisions_of_every_strategy() -> Non
         "conversation",
         "lanes",
         "layers",
+        "request",
         "tiers",
     }
 
