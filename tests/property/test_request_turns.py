@@ -118,3 +118,18 @@ def test_a_set_of_tools_stays_until_a_better_tool_is_outside_of_it() -> None:
     other = turn(again.session, f"now list {outside}", request_id="r3", tools=TOOLS)
     assert outside in names(other)
     assert other.decision.window.broken == "tools_changed"  # type: ignore[union-attr] # it has one
+
+
+def test_another_set_of_very_many_tools_is_no_repeated_beginning() -> None:
+    many = [{"name": f"f{index}"} for index in range(1_026)]
+    first = answer(asked(request_id="r1", tools=many[1:], **asking([])), policy())
+    again = asking([says("user", "why?"), says("assistant", "so")])
+    other = answer(asked(request_id="r2", tools=many[:-1], **again), policy(), first.session)
+    assert other.decision.window.tokens == 0  # type: ignore[union-attr] # it has one
+    assert other.decision.window.broken == "tools_changed"  # type: ignore[union-attr]
+    same = answer(asked(request_id="r2", tools=many[1:], **again), policy(), first.session)
+    assert same.decision.window.tokens > 4_000  # type: ignore[union-attr]
+
+
+def asking(history: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"conversation": {"messages": history, "new_message": "why?"}, "budget_tokens": 50_000}

@@ -169,6 +169,7 @@ def _have_best(held: Sequence[Tool], optional: Sequence[Tool], hold: int) -> boo
 
 
 def carried_set(tools: Iterable[Tool]) -> bytes:
-    """Return the digests of the sent tools, for the session's next answer; empty for very many."""
+    """Return the digests of the sent tools, for the session's next answer; for very many, one of them all."""
     digests = [tool.digest for tool in tools if tool.fidelity is not None]
-    return b"".join(digests) if len(digests) <= CARRIED_MAX else b""
+    joined = b"".join(digests)
+    return joined if len(digests) <= CARRIED_MAX else short_digest(joined)
