@@ -132,3 +132,22 @@ def test_a_policy_that_contradicts_itself_is_refused_at_its_key(tables: dict[str
     with pytest.raises(PolicyError) as refused:
         policy(**tables)
     assert [problem.key for problem in refused.value.problems] == [key]
+
+
+def test_tools_of_a_provider_with_the_same_type_are_not_duplicates() -> None:
+    servers = [{"type": "mcp_toolset", "mcp_server_name": name} for name in ("a", "b", "a")]
+    searches = [{"type": "file_search", "ids": ids} for ids in ([1], [2], [1])]
+    outcome = composed(policy(), tools=[*servers, *searches, {"name": 1}, {"name": 2}])
+    assert list(outcome.composed.tools or ()) == [*servers[:2], *searches[:2], {"name": 1}, {"name": 2}]
+    assert [entry.id for entry in outcome.decision.candidates if entry.group == "tools"] == [
+        *["tools/a", "tools/b", "tools/a"],
+        *["tools/file_search", "tools/file_search/4", "tools/file_search"],
+        *["tools/name", "tools/name/7"],
+    ]
+
+
+def test_a_choice_may_name_a_server_or_a_type() -> None:
+    tools = [{"name": "why"}, {"type": "mcp", "server_label": "s"}, {"type": "search", "x": "y" * 40}]
+    chosen = {"type": "allowed_tools", "tools": [{"type": "mcp", "server_label": "s"}, {"type": "search"}]}
+    outcome = composed(policy(tools={"max_tokens": 20}), tools=tools, tool_choice=chosen)
+    assert list(outcome.composed.tools or ()) == tools[1:]

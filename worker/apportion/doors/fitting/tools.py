@@ -1,11 +1,13 @@
 """Definitions of tools in a provider's body: one by one as they are counted, and back in the body."""
 
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from msgspec import json
 
 from apportion.core.errors import ErrorCode
+from apportion.core.strategies.request.definitions import names_of, shortened
 from apportion.doors.fitting.results import FitError
 from apportion.doors.fitting.shapes.form import countable, plain
 
@@ -14,8 +16,6 @@ _WITHOUT_TOOLS = (*_CHOICE, "tools", "parallel_tool_calls")
 """Fields that a body without tools does not have."""
 _DECLARED = ("functionDeclarations", "function_declarations")
 """Fields of Gemini's tools that have a list of functions."""
-_NAMES = ("name", "server_label", "type")
-"""Fields that may have the name of a definition."""
 _UNREAD = frozenset({"cache_control"})
 
 
@@ -33,23 +33,33 @@ class BodyTools(NamedTuple):
             if "toolConfig" in choice:
                 choice["toolConfig"].pop("tools", None)
             return choice
-        return {"allowed_function_names": sorted(set().union(*map(_names, self.definitions)))}
+        names = {name for definition in self.definitions for name in names_of(definition)}
+        return {"allowed_function_names": sorted(names)}
 
     def body(self, body: Any, sent: Sequence[Mapping[str, Any]]) -> Any:
         """Return a body with the definitions that are sent, in order; without any, without choice."""
-        stay, left = dict[int, dict[str, Any]](), list(sent)
-        for function, definition in zip(self.functions, self.definitions, strict=True):
-            if left and _names(definition) == _names(left[0]):
-                own, marks = left.pop(0), {name: function[name] for name in _UNREAD & function.keys()}
-                stay[id(function)] = function if definition == own else {**own, **marks}
+        stay = {id(function): as_sent for function, as_sent in self._sent(sent)}
         if all(stay.get(id(function)) is function for function in self.functions):
             return body
-        if not stay:
-            return {name: value for name, value in body.items() if name not in _WITHOUT_TOOLS}
         kept = [entry for given in self.entries if (entry := _kept(given, stay))]
+        if not stay:
+            rest = {name: value for name, value in body.items() if name not in _WITHOUT_TOOLS}
+            others = [entry for entry in kept if "cachePoint" not in entry]
+            return {**rest, "tools": others} if others else rest
         if body.get("tools"):
             return {**body, "tools": kept}
         return {**body, "toolConfig": {**body["toolConfig"], "tools": kept}}
+
+    def _sent(self, sent: Sequence[Mapping[str, Any]]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+        """Yield the functions that are sent, each with its form, which may be shorter."""
+        left = deque(sent)
+        for function, definition in zip(self.functions, self.definitions, strict=True):
+            if left and left[0] == definition:
+                yield function, function
+                left.popleft()
+            elif left and left[0] == shortened(definition):
+                yield function, shortened(function)
+                left.popleft()
 
 
 def read_tools_of(body: Any) -> BodyTools:
@@ -70,25 +80,16 @@ def read_tools_of(body: Any) -> BodyTools:
     return BodyTools(entries, functions, tuple(counted))
 
 
-def _names(definition: Mapping[str, Any]) -> set[str]:
-    """Return the names in a definition: of it, and of the objects in it."""
-    parts = [part for part in (definition, *definition.values()) if isinstance(part, Mapping)]
-    names = [[part.get(name) for name in _NAMES] + [*part] for part in parts]
-    return {str(next(filter(None, each), "")) for each in names}
-
-
 def _functions(entry: dict[str, Any]) -> list[dict[str, Any]]:
     return next((entry[name] for name in _DECLARED if entry.get(name)), [entry])
 
 
 def _kept(entry: dict[str, Any], stay: Mapping[int, dict[str, Any]]) -> dict[str, Any]:
-    """Return an entry with the functions that stay, as they are sent; empty if nothing does."""
+    """Return an entry with the functions that stay; empty if nothing does."""
     if "cachePoint" in entry:
         return entry
-    if id(entry) in stay:
-        return stay[id(entry)]
     if _functions(entry) == [entry]:
-        return {}
+        return stay.get(id(entry), {})
     functions = [stay[id(function)] for function in _functions(entry) if id(function) in stay]
     fields = {name: functions if name in _DECLARED else value for name, value in entry.items()}
-    return {name: value for name, value in fields.items() if value}
+    return {name: value for name, value in fields.items() if value or name not in _DECLARED}

@@ -14,7 +14,7 @@ from apportion.core.canonical_json import canonical_json_of_any, canonical_json_
 from apportion.core.query.rule import QueryRule
 from apportion.core.results import Fidelity
 from apportion.core.strategies.conversation.chat_state import short_digest
-from apportion.core.strategies.request.definitions import names_of, shortened, text_of
+from apportion.core.strategies.request.definitions import has_own_name, names_of, shortened, text_of
 from apportion.core.strategies.request.policy import TOOLS
 from apportion.core.strategy_api.verdict import Bound, Verdict
 
@@ -41,13 +41,18 @@ class Tool(Verdict, gc=False, kw_only=True):
 
 
 def read_tools(tools: Sequence[dict[str, Any]]) -> list[Tool]:
-    """Return the tools of a request; a tool with the name of an earlier one is its duplicate."""
-    read, seen = [], set[str]()
+    """Return the tools of a request; a tool with the name of an earlier one is its duplicate.
+
+    A provider's own tools may have the same type. Only the same definition is a duplicate of them.
+    """
+    read, seen, ids = [], set[str | bytes](), set[str]()
     for index, (tool, json) in enumerate(
         zip(tools, canonical_json_of_elements(tools, "$.tools"), strict=True)
     ):
         names = tuple(names_of(tool))
         name = names[0] if len(names) == 1 else str(index)
+        key = name if has_own_name(tool) else json
+        name = f"{name}/{index}" if name in ids and key not in seen else name
         read.append(
             Tool(
                 f"tools/{name}",
@@ -58,10 +63,11 @@ def read_tools(tools: Sequence[dict[str, Any]]) -> list[Tool]:
                 names=names,
                 text=text_of(tool),
                 digest=short_digest(json),
-                bound=Bound.ID if name in seen else None,
+                bound=Bound.ID if key in seen else None,
             )
         )
-        seen.add(name)
+        seen.add(key)
+        ids.add(name)
     return read
 
 
