@@ -218,6 +218,32 @@ def test_a_definition_that_is_no_object_is_refused() -> None:
     assert (refused.value.code, refused.value.pointer) == ("wrong_type", "$.tools[0]")
 
 
+def nested(levels: int) -> dict[str, Any]:
+    return {"a": nested(levels - 1)} if levels else {}
+
+
+def test_tools_that_cannot_be_read_are_refused_or_not_counted() -> None:
+    body, deep = openai(0, 1, 100), nested(800)
+    deep["b"] = deep
+    for fields, code, pointer in (
+        ({"tools": [{"name": "a", "x": deep}]}, "not_json", "$.tools[0]"),
+        ({"tools": [{"name": "b"}, {"functionDeclarations": ["a"]}]}, "wrong_type", "$.tools[1]"),
+        ({"tool_choice": {"x": deep}}, "not_json", "$.tool_choice"),
+    ):
+        with pytest.raises(FitError) as refused:
+            fit_request({**body, **fields}, 3000, options=CHOOSE)
+        assert (refused.value.code, refused.value.pointer) == (code, pointer)
+    unread: list[dict[str, Any]] = [
+        {"tools": [{"functionDeclarations": "x"}]},
+        {"toolConfig": ["x"]},
+        {"toolConfig": "x"},
+    ]
+    for more in unread:
+        for options in (CHOOSE, FitOptions()):
+            odd = {**body, **more}
+            assert fit_request(odd, 3000, options=options).body == odd
+
+
 def test_tools_and_artifacts_are_one_request_with_one_decision() -> None:
     client = Requests()
     fitted = fit_request(gemini(2, 4, 100), 4000, client=client, artifacts=[{"content": "Invoice 117: 40"}])

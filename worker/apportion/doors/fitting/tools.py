@@ -30,9 +30,9 @@ class BodyTools(NamedTuple):
         """Return the body's choice of a tool, or a choice of all tools if none may be left out."""
         if choose:
             choice = {name: plain(body[name]) for name in _CHOICE if body.get(name)}
-            if "toolConfig" in choice:
-                choice["toolConfig"].pop("tools", None)
-            return choice
+            if isinstance(config := choice.get("toolConfig"), dict):
+                config.pop("tools", None)
+            return {name: _as_json(value, f"$.{name}") for name, value in choice.items()}
         names = {name for definition in self.definitions for name in names_of(definition)}
         return {"allowed_function_names": sorted(names)}
 
@@ -69,19 +69,32 @@ def read_tools_of(body: Any) -> BodyTools:
         FitError: a definition is no JSON object.
     """
     given = body if isinstance(body, Mapping) else {}
-    found = given.get("tools") or (plain(given.get("toolConfig")) or {}).get("tools")
+    config = plain(given.get("toolConfig"))
+    found = given.get("tools") or (config.get("tools") if isinstance(config, dict) else None)
     entries = plain(found) if isinstance(found, list | tuple) else []
+    functions, counted = list[dict[str, Any]](), list[dict[str, Any]]()
     for at, entry in enumerate(entries):
-        if not isinstance(entry, dict):
-            message = "a definition of a tool is a JSON object; convert it"
-            raise FitError(ErrorCode.WRONG_TYPE, message, f"$.tools[{at}]")
-    functions = [each for entry in entries if "cachePoint" not in entry for each in _functions(entry)]
-    counted = [json.decode(json.encode(countable(each, _UNREAD), enc_hook=str)) for each in functions]
+        for function in _functions(entry):
+            if not isinstance(function, dict):
+                message = "a definition of a tool is a JSON object; convert it"
+                raise FitError(ErrorCode.WRONG_TYPE, message, f"$.tools[{at}]")
+            if "cachePoint" not in entry:
+                functions.append(function)
+                counted.append(_as_json(function, f"$.tools[{at}]"))
     return BodyTools(entries, functions, tuple(counted))
 
 
-def _functions(entry: dict[str, Any]) -> list[dict[str, Any]]:
-    return next((entry[name] for name in _DECLARED if entry.get(name)), [entry])
+def _as_json(value: Any, pointer: str) -> Any:
+    try:
+        return json.decode(json.encode(countable(value, _UNREAD), enc_hook=str))
+    except (TypeError, ValueError, RecursionError):
+        message = "it is no JSON, or too deep; convert its parts to dicts, lists, texts and numbers"
+        raise FitError(ErrorCode.NOT_JSON, message, pointer) from None
+
+
+def _functions(entry: Any) -> list[Any]:
+    declared = [entry.get(name) for name in _DECLARED] if isinstance(entry, dict) else []
+    return next((each for each in declared if each and isinstance(each, list)), [entry])
 
 
 def _kept(entry: dict[str, Any], stay: Mapping[int, dict[str, Any]]) -> dict[str, Any]:
