@@ -151,3 +151,13 @@ def test_a_choice_may_name_a_server_or_a_type() -> None:
     chosen = {"type": "allowed_tools", "tools": [{"type": "mcp", "server_label": "s"}, {"type": "search"}]}
     outcome = composed(policy(tools={"max_tokens": 20}), tools=tools, tool_choice=chosen)
     assert list(outcome.composed.tools or ()) == tools[1:]
+
+
+def test_a_shorter_definition_has_the_same_valid_values() -> None:
+    value = {"title": "a", "examples": [1]}
+    schema = {"title": "T", "enum": [value], "default": value, "properties": {"title": {"const": value}}}
+    tool = {"name": "why", "input_schema": schema, "input_examples": [value], "description": "x" * 400}
+    outcome = composed(policy(tools={"max_tokens": 120, "shorten": True}), tools=[tool])
+    [sent] = outcome.composed.tools or ()
+    assert sent["input_schema"] == {name: part for name, part in schema.items() if name != "title"}
+    assert (sent["input_examples"], sent["description"]) == ([value], "x" * 200)

@@ -12,6 +12,8 @@ _OWN_NAMES = ("name", "server_label", "mcp_server_name")
 _NAMED = frozenset({"name", "server_label", "type", "allowedFunctionNames", "allowed_function_names"})
 _NOTES = frozenset({"description", "title", "examples", "$schema", "$comment"})
 """Keywords of a JSON schema that change no valid value."""
+_VALUES = frozenset({"const", "default", "enum", "input_examples"})
+"""Fields with values, which are no schemas."""
 _SENTENCE = re.compile(r".{20,}?[.!?](?= |$)")
 _SENTENCE_MAX_CHARACTERS = 200
 
@@ -99,7 +101,7 @@ def _without_notes(value: Any) -> Any:
     """Return a value without the notes of schemas; a property with the name of a note is a schema."""
     if isinstance(value, Mapping):
         return {
-            name: _without_notes(part)
+            name: part if name in _VALUES else _without_notes(part)
             for name, part in value.items()
             if name not in _NOTES or isinstance(part, Mapping)
         }
