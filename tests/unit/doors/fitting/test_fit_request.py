@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apportion import COUNTERS, FitError, FitOptions, fit, fit_request, fit_request_async
+from apportion import (
+    COUNTERS,
+    FitError,
+    FitOptions,
+    builtin_policies,
+    fit,
+    fit_request,
+    fit_request_async,
+    parse_policy,
+)
 from apportion.core.events import ContextRequest
 from apportion.doors.fitting import LocalSessions
 
@@ -216,6 +225,30 @@ def test_a_definition_that_is_no_object_is_refused() -> None:
     with pytest.raises(FitError) as refused:
         fit_request({**anthropic(1, 0, 100), "tools": ["read"]}, 3000)
     assert (refused.value.code, refused.value.pointer) == ("wrong_type", "$.tools[0]")
+
+
+def shortening() -> LocalSessions:
+    raw = next(each for each in builtin_policies() if each.name == "fit").model_dump(exclude_unset=True)
+    raw["tools"] = {"max_tokens": 20_000, "shorten": True}
+    return LocalSessions([parse_policy(raw)])
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_a_shorter_definition_keeps_its_marks_and_needs_no_name_in_its_schema(make: Maker) -> None:
+    body = make(0, 3, 10)
+    noted = json.loads(json.dumps(body).replace('{"type": "object"', '{"title": "T", "description": "D"'))
+    fitted = fit_request(noted, 300, client=shortening(), options=CHOOSE)
+    assert {entry.fidelity for entry in fitted.decision.candidates if entry.group == "tools"} == {"shortened"}
+    assert names(fitted.body) == names(body)
+    assert json.dumps(fitted.body).count("Finds the") == 3
+    assert ("cache_control" in json.dumps(fitted.body)) == (make is anthropic)
+
+
+def test_tools_of_the_provider_stay_beside_the_functions_of_their_entry() -> None:
+    body = gemini(0, 24, 100)
+    body["tools"][0]["googleSearch"] = {}
+    assert fit_request(body, 1000, options=CHOOSE).body["tools"][0]["googleSearch"] == {}
+    assert fit_request(body, 150, options=CHOOSE).body["tools"] == [{"googleSearch": {}}]
 
 
 def nested(levels: int) -> dict[str, Any]:
