@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.asking import asked, conversation_policy, says
-from support.composing import answer
+from support.composing import NOW, answer
 from support.drawn_conversations import messages
 from support.drawn_lanes import candidates
 
@@ -133,3 +133,17 @@ def test_another_set_of_very_many_tools_is_no_repeated_beginning() -> None:
 
 def asking(history: list[dict[str, Any]]) -> dict[str, Any]:
     return {"conversation": {"messages": history, "new_message": "why?"}, "budget_tokens": 50_000}
+
+
+def test_material_that_the_caller_places_ends_the_repeated_beginning() -> None:
+    own, session, history = policy(material={"place": "text"}), EMPTY, list[Any]()
+    ranked = {"relevance": 1, "specificity": 0, "risk_alignment": 0, "created_at": NOW}
+    offered = [{"id": "a", "kind": "semantic_match", "lane": "retrieved", "content": "x" * 40, **ranked}]
+    for number in range(2):
+        said = {"messages": history, "new_message": "why?", "pinned_in_place": True}
+        fields = {"request_id": f"r{number}", "candidates": offered, "query": "x", "budget_tokens": 2_000}
+        outcome = answer(asked(conversation=said, **fields), own, session)
+        session = outcome.session
+        history = [*history, says("user", "why?"), says("assistant", "y" * 400)]
+    assert outcome.composed.text == "x" * 40
+    assert outcome.decision.window.tokens == 0  # type: ignore[union-attr] # the first question had the text
