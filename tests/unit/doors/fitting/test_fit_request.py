@@ -244,11 +244,16 @@ def test_a_shorter_definition_keeps_its_marks_and_needs_no_name_in_its_schema(ma
     assert ("cache_control" in json.dumps(fitted.body)) == (make is anthropic)
 
 
-def test_tools_of_the_provider_stay_beside_the_functions_of_their_entry() -> None:
+def test_tools_of_the_provider_beside_functions_in_an_entry_count_one_by_one() -> None:
     body = gemini(0, 24, 100)
-    body["tools"][0]["googleSearch"] = {}
-    assert fit_request(body, 1000, options=CHOOSE).body["tools"][0]["googleSearch"] == {}
-    assert fit_request(body, 150, options=CHOOSE).body["tools"] == [{"googleSearch": {}}]
+    body["tools"][0] |= {"googleSearch": {}, "urlContext": {}}
+    whole = fit_request(body, 3000)
+    assert whole.body["tools"] == body["tools"]
+    assert {"tools/googleSearch", "tools/urlContext"} < {entry.id for entry in whole.decision.candidates}
+    asked = {**body, "contents": [{"role": "user", "parts": [{"text": "Search with google: invoices"}]}]}
+    fitted = fit_request(asked, 1000, options=CHOOSE).body["tools"]
+    assert {"googleSearch": {}} in fitted
+    assert all(len(entry) == 1 and all(entry.values()) for entry in fitted if "functionDeclarations" in entry)
 
 
 def nested(levels: int) -> dict[str, Any]:

@@ -41,11 +41,9 @@ class BodyTools(NamedTuple):
         stay = {id(function): as_sent for function, as_sent in self._sent(sent)}
         if all(stay.get(id(function)) is function for function in self.functions):
             return body
-        kept = [entry for given in self.entries if (entry := _kept(given, stay))]
         if not stay:
-            rest = {name: value for name, value in body.items() if name not in _WITHOUT_TOOLS}
-            others = [entry for entry in kept if "cachePoint" not in entry]
-            return {**rest, "tools": others} if others else rest
+            return {name: value for name, value in body.items() if name not in _WITHOUT_TOOLS}
+        kept = [entry for given in self.entries if (entry := _kept(given, stay))]
         if body.get("tools"):
             return {**body, "tools": kept}
         return {**body, "toolConfig": {**body["toolConfig"], "tools": kept}}
@@ -71,16 +69,18 @@ def read_tools_of(body: Any) -> BodyTools:
     given = body if isinstance(body, Mapping) else {}
     config = plain(given.get("toolConfig"))
     found = given.get("tools") or (config.get("tools") if isinstance(config, dict) else None)
-    entries = plain(found) if isinstance(found, list | tuple) else []
-    functions, counted = list[dict[str, Any]](), list[dict[str, Any]]()
-    for at, entry in enumerate(entries):
-        for function in _functions(entry):
-            if not isinstance(function, dict):
-                message = "a definition of a tool is a JSON object; convert it"
-                raise FitError(ErrorCode.WRONG_TYPE, message, f"$.tools[{at}]")
-            if "cachePoint" not in entry:
-                functions.append(function)
-                counted.append(_as_json(function, f"$.tools[{at}]"))
+    given_entries = plain(found) if isinstance(found, list | tuple) else []
+    entries, functions, counted = list[Any](), list[dict[str, Any]](), list[dict[str, Any]]()
+    for at, entry in enumerate(given_entries):
+        for part in _parts(entry):
+            entries.append(part)
+            for function in _functions(part):
+                if not isinstance(function, dict):
+                    message = "a definition of a tool is a JSON object; convert it"
+                    raise FitError(ErrorCode.WRONG_TYPE, message, f"$.tools[{at}]")
+                if "cachePoint" not in part:
+                    functions.append(function)
+                    counted.append(_as_json(function, f"$.tools[{at}]"))
     return BodyTools(entries, functions, tuple(counted))
 
 
@@ -92,17 +92,23 @@ def _as_json(value: Any, pointer: str) -> Any:
         raise FitError(ErrorCode.NOT_JSON, message, pointer) from None
 
 
+def _parts(entry: Any) -> list[Any]:
+    """Return an entry with a list of functions and other fields as one entry for each field."""
+    is_list = isinstance(entry, dict) and any(isinstance(entry.get(name), list) for name in _DECLARED)
+    return [{name: value} for name, value in entry.items()] if is_list else [entry]
+
+
 def _functions(entry: Any) -> list[Any]:
     declared = [entry.get(name) for name in _DECLARED] if isinstance(entry, dict) else []
-    return next((each for each in declared if each and isinstance(each, list)), [entry])
+    return next((each for each in declared if isinstance(each, list)), [entry])
 
 
 def _kept(entry: dict[str, Any], stay: Mapping[int, dict[str, Any]]) -> dict[str, Any]:
     """Return an entry with the functions that stay; empty if nothing does."""
+    functions = _functions(entry)
     if "cachePoint" in entry:
         return entry
-    if _functions(entry) == [entry]:
+    if functions == [entry]:
         return stay.get(id(entry), {})
-    functions = [stay[id(function)] for function in _functions(entry) if id(function) in stay]
-    fields = {name: functions if name in _DECLARED else value for name, value in entry.items()}
-    return {name: value for name, value in fields.items() if value or name not in _DECLARED}
+    sent = [stay[id(function)] for function in functions if id(function) in stay]
+    return dict.fromkeys(entry, sent) if sent else {}
