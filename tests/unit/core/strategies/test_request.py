@@ -161,3 +161,13 @@ def test_a_shorter_definition_has_the_same_valid_values() -> None:
     [sent] = outcome.composed.tools or ()
     assert sent["input_schema"] == {name: part for name, part in schema.items() if name != "title"}
     assert (sent["input_examples"], sent["description"]) == ([value], "x" * 200)
+
+
+def test_the_id_of_a_tool_with_a_very_long_name_is_its_index() -> None:
+    tools = [{"name": "a" * length} for length in (128, 129, 129)]
+    outcome = composed(policy(), tools=tools)
+    assert fates(outcome) == {
+        f"tools/{tools[0]['name']}": "full",
+        "tools/1": "full",
+        "new_message": "full",
+    } | {"tools/2": "duplicate"}

@@ -22,6 +22,8 @@ TOOL_CHOICE, CALLED = "tool_choice", "called"
 """The constraints of tools that must be sent."""
 CARRIED_MAX = 1_024
 _DIGEST_BYTES = 8
+_NAME_MAX_CHARACTERS = 128
+"""The greatest length of a provider's names; a tool with a longer one has its index as name."""
 _WHOLE = 1_000
 _RULE = QueryRule(stems=True)
 
@@ -50,8 +52,8 @@ def read_tools(tools: Sequence[dict[str, Any]]) -> list[Tool]:
         zip(tools, canonical_json_of_elements(tools, "$.tools"), strict=True)
     ):
         names = tuple(names_of(tool))
-        name = names[0] if len(names) == 1 else str(index)
-        key = name if has_own_name(tool) else json
+        is_short = len(names) == 1 and len(names[0]) <= _NAME_MAX_CHARACTERS
+        name, key = names[0] if is_short else str(index), names[0] if has_own_name(tool) else json
         name = f"{name}/{index}" if name in ids and key not in seen else name
         read.append(
             Tool(
