@@ -13,6 +13,7 @@ from apportion.core.models import Model, Models
 from apportion.core.publish import publish
 from apportion.core.session.row import EMPTY, Session
 from apportion.core.strategies import parse_policy
+from apportion.core.strategies.lanes import LanesStrategy
 from apportion.core.strategy_api.policy import PolicyError
 
 SMALL = Model(
@@ -171,3 +172,19 @@ def test_the_id_of_a_tool_with_a_very_long_name_is_its_index() -> None:
         "tools/1": "full",
         "new_message": "full",
     } | {"tools/2": "duplicate"}
+
+
+def test_very_many_untrusted_candidates_are_composed_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    composed_alone, times = LanesStrategy.compose, list[None]()
+
+    def counted(self: LanesStrategy, task: Any) -> Any:
+        times.append(None)
+        return composed_alone(self, task)
+
+    monkeypatch.setattr(LanesStrategy, "compose", counted)
+    offered = [found(f"c{index}", 5 + index % 7, trust=0) for index in range(200)]
+    own = policy(trust={"untrusted_share": 950}, material={"share": 1_000})
+    outcome = composed(own, candidates=offered)
+    used = sum(item.tokens for item in outcome.composed.items if item.id.startswith("c"))
+    assert 900 < used <= 950
+    assert len(times) < 8
