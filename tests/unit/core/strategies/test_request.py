@@ -182,9 +182,9 @@ def test_very_many_untrusted_candidates_are_composed_few_times(monkeypatch: pyte
         return composed_alone(self, task)
 
     monkeypatch.setattr(LanesStrategy, "compose", counted)
-    offered = [found(f"c{index}", 5 + index % 7, trust=0) for index in range(200)]
-    own = policy(trust={"untrusted_share": 950}, material={"share": 1_000})
+    offered = [found(f"c{index}", 3 + index * 37 % 60, trust=0) for index in range(400)]
+    own = policy(trust={"untrusted_share": 950}, material={"share": 1_000}, budget_tokens=4_000)
     outcome = composed(own, candidates=offered)
     used = sum(item.tokens for item in outcome.composed.items if item.id.startswith("c"))
-    assert 900 < used <= 950
+    assert 3_700 < used <= 3_800
     assert len(times) < 8
