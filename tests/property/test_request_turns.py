@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.asking import asked, conversation_policy, says
-from support.composing import answer
+from support.composing import NOW, answer
 from support.drawn_conversations import messages
 from support.drawn_lanes import candidates
 
@@ -118,3 +118,32 @@ def test_a_set_of_tools_stays_until_a_better_tool_is_outside_of_it() -> None:
     other = turn(again.session, f"now list {outside}", request_id="r3", tools=TOOLS)
     assert outside in names(other)
     assert other.decision.window.broken == "tools_changed"  # type: ignore[union-attr] # it has one
+
+
+def test_another_set_of_very_many_tools_is_no_repeated_beginning() -> None:
+    many = [{"name": f"f{index}"} for index in range(1_026)]
+    first = answer(asked(request_id="r1", tools=many[1:], **asking([])), policy())
+    again = asking([says("user", "why?"), says("assistant", "so")])
+    other = answer(asked(request_id="r2", tools=many[:-1], **again), policy(), first.session)
+    assert other.decision.window.tokens == 0  # type: ignore[union-attr] # it has one
+    assert other.decision.window.broken == "tools_changed"  # type: ignore[union-attr]
+    same = answer(asked(request_id="r2", tools=many[1:], **again), policy(), first.session)
+    assert same.decision.window.tokens > 4_000  # type: ignore[union-attr]
+
+
+def asking(history: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"conversation": {"messages": history, "new_message": "why?"}, "budget_tokens": 50_000}
+
+
+def test_material_that_the_caller_places_ends_the_repeated_beginning() -> None:
+    own, session, history = policy(material={"place": "text"}), EMPTY, list[Any]()
+    ranked = {"relevance": 1, "specificity": 0, "risk_alignment": 0, "created_at": NOW}
+    offered = [{"id": "a", "kind": "semantic_match", "lane": "retrieved", "content": "x" * 40, **ranked}]
+    for number in range(2):
+        said = {"messages": history, "new_message": "why?", "pinned_in_place": True}
+        fields = {"request_id": f"r{number}", "candidates": offered, "query": "x", "budget_tokens": 2_000}
+        outcome = answer(asked(conversation=said, **fields), own, session)
+        session = outcome.session
+        history = [*history, says("user", "why?"), says("assistant", "y" * 400)]
+    assert outcome.composed.text == "x" * 40
+    assert outcome.decision.window.tokens == 0  # type: ignore[union-attr] # the first question had the text

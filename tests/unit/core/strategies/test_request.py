@@ -13,6 +13,7 @@ from apportion.core.models import Model, Models
 from apportion.core.publish import publish
 from apportion.core.session.row import EMPTY, Session
 from apportion.core.strategies import parse_policy
+from apportion.core.strategies.lanes import LanesStrategy
 from apportion.core.strategy_api.policy import PolicyError
 
 SMALL = Model(
@@ -132,3 +133,58 @@ def test_a_policy_that_contradicts_itself_is_refused_at_its_key(tables: dict[str
     with pytest.raises(PolicyError) as refused:
         policy(**tables)
     assert [problem.key for problem in refused.value.problems] == [key]
+
+
+def test_tools_of_a_provider_with_the_same_type_are_not_duplicates() -> None:
+    servers = [{"type": "mcp_toolset", "mcp_server_name": name} for name in ("a", "b", "a")]
+    searches = [{"type": "file_search", "ids": ids} for ids in ([1], [2], [1])]
+    outcome = composed(policy(), tools=[*servers, *searches, {"name": 1}, {"name": 2}])
+    assert list(outcome.composed.tools or ()) == [*servers[:2], *searches[:2], {"name": 1}, {"name": 2}]
+    assert [entry.id for entry in outcome.decision.candidates if entry.group == "tools"] == [
+        *["tools/a", "tools/b", "tools/a"],
+        *["tools/file_search", "tools/file_search/4", "tools/file_search"],
+        *["tools/name", "tools/name/7"],
+    ]
+
+
+def test_a_choice_may_name_a_server_or_a_type() -> None:
+    tools = [{"name": "why"}, {"type": "mcp", "server_label": "s"}, {"type": "search", "x": "y" * 40}]
+    chosen = {"type": "allowed_tools", "tools": [{"type": "mcp", "server_label": "s"}, {"type": "search"}]}
+    outcome = composed(policy(tools={"max_tokens": 20}), tools=tools, tool_choice=chosen)
+    assert list(outcome.composed.tools or ()) == tools[1:]
+
+
+def test_a_shorter_definition_has_the_same_valid_values() -> None:
+    value = {"title": "a", "examples": [1]}
+    schema = {"title": "T", "enum": [value], "default": value, "properties": {"title": {"const": value}}}
+    tool = {"name": "why", "input_schema": schema, "input_examples": [value], "description": "x" * 400}
+    outcome = composed(policy(tools={"max_tokens": 120, "shorten": True}), tools=[tool])
+    [sent] = outcome.composed.tools or ()
+    assert sent["input_schema"] == {name: part for name, part in schema.items() if name != "title"}
+    assert (sent["input_examples"], sent["description"]) == ([value], "x" * 200)
+
+
+def test_the_id_of_a_tool_with_a_very_long_name_is_its_index() -> None:
+    tools = [{"name": "a" * length} for length in (128, 129, 129)]
+    outcome = composed(policy(), tools=tools)
+    assert fates(outcome) == {
+        f"tools/{tools[0]['name']}": "full",
+        "tools/1": "full",
+        "new_message": "full",
+    } | {"tools/2": "duplicate"}
+
+
+def test_very_many_untrusted_candidates_are_composed_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    composed_alone, times = LanesStrategy.compose, list[None]()
+
+    def counted(self: LanesStrategy, task: Any) -> Any:
+        times.append(None)
+        return composed_alone(self, task)
+
+    monkeypatch.setattr(LanesStrategy, "compose", counted)
+    offered = [found(f"c{index}", 3 + index * 37 % 60, trust=0) for index in range(400)]
+    own = policy(trust={"untrusted_share": 950}, material={"share": 1_000}, budget_tokens=4_000)
+    outcome = composed(own, candidates=offered)
+    used = sum(item.tokens for item in outcome.composed.items if item.id.startswith("c"))
+    assert 3_700 < used <= 3_800
+    assert len(times) < 8

@@ -239,6 +239,61 @@ def test_a_definition_that_is_no_object_is_refused() -> None:
     assert (refused.value.code, refused.value.pointer) == ("wrong_type", "$.tools[0]")
 
 
+def shortening() -> LocalSessions:
+    raw = next(each for each in builtin_policies() if each.name == "fit").model_dump(exclude_unset=True)
+    raw["tools"] = {"max_tokens": 20_000, "shorten": True}
+    return LocalSessions([parse_policy(raw)])
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_a_shorter_definition_keeps_its_marks_and_needs_no_name_in_its_schema(make: Maker) -> None:
+    body = make(0, 3, 10)
+    noted = json.loads(json.dumps(body).replace('{"type": "object"', '{"title": "T", "description": "D"'))
+    fitted = fit_request(noted, 300, client=shortening(), options=CHOOSE)
+    assert {entry.fidelity for entry in fitted.decision.candidates if entry.group == "tools"} == {"shortened"}
+    assert names(fitted.body) == names(body)
+    assert json.dumps(fitted.body).count("Finds the") == 3
+    assert ("cache_control" in json.dumps(fitted.body)) == (make is anthropic)
+
+
+def test_tools_of_the_provider_beside_functions_in_an_entry_count_one_by_one() -> None:
+    body = gemini(0, 24, 100)
+    body["tools"][0] |= {"googleSearch": {}, "urlContext": {}}
+    whole = fit_request(body, 3000)
+    assert whole.body["tools"] == body["tools"]
+    assert {"tools/googleSearch", "tools/urlContext"} < {entry.id for entry in whole.decision.candidates}
+    asked = {**body, "contents": [{"role": "user", "parts": [{"text": "Search with google: invoices"}]}]}
+    fitted = fit_request(asked, 1000, options=CHOOSE).body["tools"]
+    assert {"googleSearch": {}} in fitted
+    assert all(len(entry) == 1 and all(entry.values()) for entry in fitted if "functionDeclarations" in entry)
+
+
+def nested(levels: int) -> dict[str, Any]:
+    return {"a": nested(levels - 1)} if levels else {}
+
+
+def test_tools_that_cannot_be_read_are_refused_or_not_counted() -> None:
+    body, deep = openai(0, 1, 100), nested(800)
+    deep["b"] = deep
+    for fields, code, pointer in (
+        ({"tools": [{"name": "a", "x": deep}]}, "not_json", "$.tools[0]"),
+        ({"tools": [{"name": "b"}, {"functionDeclarations": ["a"]}]}, "wrong_type", "$.tools[1]"),
+        ({"tool_choice": {"x": deep}}, "not_json", "$.tool_choice"),
+    ):
+        with pytest.raises(FitError) as refused:
+            fit_request({**body, **fields}, 3000, options=CHOOSE)
+        assert (refused.value.code, refused.value.pointer) == (code, pointer)
+    unread: list[dict[str, Any]] = [
+        {"tools": [{"functionDeclarations": "x"}]},
+        {"toolConfig": ["x"]},
+        {"toolConfig": "x"},
+    ]
+    for more in unread:
+        for options in (CHOOSE, FitOptions()):
+            odd = {**body, **more}
+            assert fit_request(odd, 3000, options=options).body == odd
+
+
 def test_tools_and_artifacts_are_one_request_with_one_decision() -> None:
     client = Requests()
     fitted = fit_request(gemini(2, 4, 100), 4000, client=client, artifacts=[{"content": "Invoice 117: 40"}])

@@ -2,15 +2,18 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from apportion.core.text.characters import WHITE_SPACE
 
 _INNER = ("function", "custom", "toolSpec")
 """Fields of definitions that hold a function's name, description and parameters."""
-_NAMED = frozenset({"name", "allowedFunctionNames", "allowed_function_names"})
+_OWN_NAMES = ("name", "server_label", "mcp_server_name")
+_NAMED = frozenset({"name", "server_label", "type", "allowedFunctionNames", "allowed_function_names"})
 _NOTES = frozenset({"description", "title", "examples", "$schema", "$comment"})
 """Keywords of a JSON schema that change no valid value."""
+_VALUES = frozenset({"const", "default", "enum", "input_examples"})
+"""Fields with values, which are no schemas."""
 _SENTENCE = re.compile(r".{20,}?[.!?](?= |$)")
 _SENTENCE_MAX_CHARACTERS = 200
 
@@ -27,10 +30,21 @@ def _functions(tool: dict[str, Any]) -> list[dict[str, Any]]:
 def names_of(tool: dict[str, Any]) -> Iterator[str]:
     """Yield the names of a definition; a provider's own tool has its type or its only field as name."""
     for function in _functions(tool):
-        name = function.get("name") or function.get("server_label") or function.get("type")
-        if not isinstance(name, str):
-            name = next(iter(function), "")
-        yield name
+        yield _own_name(function) or next(filter(_is_name, (function.get("type"), *function)), "")
+
+
+def has_own_name(tool: dict[str, Any]) -> bool:
+    """Return whether a definition is of one function or server with a name, which no other one may have."""
+    functions = _functions(tool)
+    return len(functions) == 1 and bool(_own_name(functions[0]))
+
+
+def _own_name(function: dict[str, Any]) -> str:
+    return next(filter(_is_name, [function.get(name) for name in _OWN_NAMES]), "")
+
+
+def _is_name(value: object) -> TypeGuard[str]:
+    return isinstance(value, str) and bool(value)
 
 
 def text_of(tool: dict[str, Any]) -> str:
@@ -87,7 +101,7 @@ def _without_notes(value: Any) -> Any:
     """Return a value without the notes of schemas; a property with the name of a note is a schema."""
     if isinstance(value, Mapping):
         return {
-            name: _without_notes(part)
+            name: part if name in _VALUES else _without_notes(part)
             for name, part in value.items()
             if name not in _NOTES or isinstance(part, Mapping)
         }

@@ -68,17 +68,19 @@ class JoinedParts(Struct, frozen=True):
         first = self._messages_from + position
         estimated = tools_tokens + (chat.estimated_tokens or 0) + sum([each.cost for each in artifacts])
         used = tools_tokens + chat.used_tokens + (material.used_tokens if material is not None else 0)
-        in_message = artifacts and self.task.policy.material.place == "message"
-        place = (position, short_digest(text.encode())) if in_message else None
+        is_text, has_place = self.task.policy.material.place == "text", bool(artifacts)
+        if is_text:  # for the window, the caller places it there, too
+            has_place &= chat.window is not UNSET
+        place = (position, short_digest(text.encode())) if has_place else None
         tools_now = carried_set(sent)
         state = CarriedParts(tools_now, place, chat.carried)
         return replace(
             answer,
             standing=[*sent, *chat.standing[:first], *artifacts, *chat.standing[first:]],
-            text=UNSET if material is None or self.task.policy.material.place == "message" else text,
+            text=text if is_text and material is not None else UNSET,
             tools=tuple([tool.definition for tool in sorted(sent, key=lambda tool: tool.index)]),
             system_prompt=chat.system_prompt,
-            material=(position, text) if in_message else None,
+            material=(position, text) if artifacts and not is_text else None,
             parts=self._parts(),
             kept=chat.kept,
             rewritten=chat.rewritten,

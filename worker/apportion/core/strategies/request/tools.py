@@ -15,7 +15,7 @@ from apportion.core.canonical_json import canonical_json_of_any, canonical_json_
 from apportion.core.query.rule import QueryRule
 from apportion.core.results import Fidelity
 from apportion.core.strategies.conversation.chat_state import short_digest
-from apportion.core.strategies.request.definitions import names_of, shortened, text_of
+from apportion.core.strategies.request.definitions import has_own_name, names_of, shortened, text_of
 from apportion.core.strategies.request.policy import TOOLS
 from apportion.core.strategy_api.verdict import Bound, Verdict
 
@@ -23,6 +23,8 @@ TOOL_CHOICE, CALLED = "tool_choice", "called"
 """The constraints of tools that must be sent."""
 CARRIED_MAX = 1_024
 _DIGEST_BYTES = 8
+_NAME_MAX_CHARACTERS = 128
+"""The greatest length of a provider's names; a tool with a longer one has its index as name."""
 _WHOLE = 1_000
 _RULE = QueryRule(stems=True)
 
@@ -42,13 +44,18 @@ class Tool(Verdict, gc=False, kw_only=True):
 
 
 def read_tools(tools: Sequence[dict[str, Any]]) -> list[Tool]:
-    """Return the tools of a request; a tool with the name of an earlier one is its duplicate."""
-    read, seen = [], set[str]()
+    """Return the tools of a request; a tool with the name of an earlier one is its duplicate.
+
+    A provider's own tools may have the same type. Only the same definition is a duplicate of them.
+    """
+    read, seen, ids = [], set[str | bytes](), set[str]()
     for index, (tool, json) in enumerate(
         zip(tools, canonical_json_of_elements(tools, "$.tools"), strict=True)
     ):
         names = tuple(names_of(tool))
-        name = names[0] if len(names) == 1 else str(index)
+        is_short = len(names) == 1 and len(names[0]) <= _NAME_MAX_CHARACTERS
+        name, key = names[0] if is_short else str(index), names[0] if has_own_name(tool) else json
+        name = f"{name}/{index}" if name in ids and key not in seen else name
         read.append(
             Tool(
                 f"tools/{name}",
@@ -59,10 +66,11 @@ def read_tools(tools: Sequence[dict[str, Any]]) -> list[Tool]:
                 names=names,
                 text=text_of(tool),
                 digest=short_digest(json),
-                bound=Bound.ID if name in seen else None,
+                bound=Bound.ID if key in seen else None,
             )
         )
-        seen.add(name)
+        seen.add(key)
+        ids.add(name)
     return read
 
 
@@ -170,6 +178,7 @@ def _have_best(held: Sequence[Tool], optional: Sequence[Tool], hold: int) -> boo
 
 
 def carried_set(tools: Iterable[Tool]) -> bytes:
-    """Return the digests of the sent tools, for the session's next answer; empty for very many."""
+    """Return the digests of the sent tools, for the session's next answer; for very many, one of them all."""
     digests = [tool.digest for tool in tools if tool.fidelity is not None]
-    return b"".join(digests) if len(digests) <= CARRIED_MAX else b""
+    joined = b"".join(digests)
+    return joined if len(digests) <= CARRIED_MAX else short_digest(joined)

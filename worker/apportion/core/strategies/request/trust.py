@@ -5,6 +5,7 @@ to the first that exceeds the share, and candidates by rank, each that fits.
 """
 
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any
 
 from msgspec import UNSET
@@ -17,6 +18,9 @@ from apportion.core.strategies.conversation.verdicts import MESSAGES
 from apportion.core.strategies.request.own_part import RequestTask
 from apportion.core.strategy_api.verdict import Verdict, Verdicts
 from apportion.core.text.scaled_counter import WHOLE, scale_tokens
+
+_ROUNDS, _ROUNDS_MAX = 3, 6
+"""The compositions before no further candidate may be sent, and before none that need not be sent."""
 
 
 class Untrusted:
@@ -56,7 +60,7 @@ class Untrusted:
         # an older candidate of a subject does not return if the newest one is left out
         superseded = {each.id: each.superseded_by for each in material.verdicts if each.superseded_by}
         bounds = dict.fromkeys(superseded, Bound.SUBJECT)
-        while True:
+        for number in count(1):
             sent = [each for each in material.verdicts if each.fidelity is not None and each.id in distrusted]
             left, out = most, set[str]()
             for verdict in sorted(sent, key=lambda verdict: not verdict.constraint):
@@ -66,7 +70,10 @@ class Untrusted:
                 else:
                     out.add(verdict.id)
             if not out:
-                return material
+                break
+            if number >= _ROUNDS:  # no other candidate takes the room of these
+                kept = {each.id for each in sent if each.constraint or number < _ROUNDS_MAX} - out
+                out = distrusted - kept
             bounds |= dict.fromkeys(out, Bound.UNTRUSTED)
             candidates = [
                 each if each.bound is not None else replace(each, bound=bounds.get(each.id))
@@ -77,6 +84,7 @@ class Untrusted:
             assert material is not None, "the request has candidates"
             for verdict in material.verdicts:
                 verdict.superseded_by = superseded.get(verdict.id, "")
+        return material
 
     def _distrusted(self) -> set[str]:
         """Return the ids of untrusted candidates; a candidate inherits the distrust in its subject."""
