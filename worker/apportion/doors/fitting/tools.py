@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from msgspec import json
 
 from apportion.core.errors import ErrorCode
-from apportion.core.strategies.request.definitions import names_of, shortened
+from apportion.core.tool_definitions import names_of, shortened
 from apportion.doors.fitting.results import FitError
 from apportion.doors.fitting.shapes.form import countable, plain
 

@@ -12,7 +12,6 @@ from apportion.core.models import NO_FRAME, NO_SCALE
 from apportion.core.strategies.conversation import PreparedChat, prepare
 from apportion.core.strategies.conversation.kept_history import ConversationTask
 from apportion.core.strategies.lanes import LanesStrategy
-from apportion.core.strategies.request.definitions import chosen_names
 from apportion.core.strategies.request.joined import JoinedParts, Rooms
 from apportion.core.strategies.request.own_part import RequestTask
 from apportion.core.strategies.request.tools import (
@@ -32,6 +31,7 @@ from apportion.core.strategy_api.task import Task
 from apportion.core.strategy_api.text_part import compose_text
 from apportion.core.strategy_api.verdict import Bound, Verdicts
 from apportion.core.text.scaled_counter import scaled_counter
+from apportion.core.tool_definitions import chosen_names
 
 _LANES = LanesStrategy()
 _WHOLE = 1_000

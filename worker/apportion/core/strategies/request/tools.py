@@ -14,9 +14,9 @@ from apportion.core.canonical_json import canonical_json_of_any, canonical_json_
 from apportion.core.query.rule import QueryRule
 from apportion.core.results import Fidelity
 from apportion.core.strategies.conversation.chat_state import short_digest
-from apportion.core.strategies.request.definitions import has_own_name, names_of, shortened, text_of
 from apportion.core.strategies.request.policy import TOOLS
 from apportion.core.strategy_api.verdict import Bound, Verdict
+from apportion.core.tool_definitions import has_own_name, names_of, shortened, text_of
 
 TOOL_CHOICE, CALLED = "tool_choice", "called"
 """The constraints of tools that must be sent."""
