@@ -73,8 +73,9 @@ class RequestModel:
             self.material = self._lanes(self.fields["candidates"], self.total - used)
 
     def _tool_tokens(self, tool: Mapping[str, Any]) -> int:
+        separators = (",", ":") if self.model is None else None
         tokens = self.engine.counters[self.counter].count(
-            json.dumps(tool, ensure_ascii=False, sort_keys=True)
+            json.dumps(tool, ensure_ascii=False, sort_keys=True, separators=separators)
         )
         return -(-tokens * self.scale.json // 1_000) + self.frame.tool
 

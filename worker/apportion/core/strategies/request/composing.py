@@ -117,8 +117,12 @@ def _count(task: RequestTask, tools: Sequence[Tool]) -> None:
         return
     scale = NO_SCALE if task.model is None else task.model.scale or NO_SCALE
     frame = NO_FRAME if task.model is None else task.model.frame
-    # with spaces, as Claude reads them, and templates of open models
-    texts = [dumps(tool.definition, ensure_ascii=False, sort_keys=True) for tool in tools]
+    # with spaces, as Claude and templates of open models read them; OpenAI's models read less than JSON
+    is_spaced = task.model is not None and task.model.provider != "openai"
+    separators = None if is_spaced else (",", ":")
+    texts = [
+        dumps(tool.definition, ensure_ascii=False, sort_keys=True, separators=separators) for tool in tools
+    ]
     counts = scaled_counter(task.counter, scale.json).count_many(texts)
     for tool, tokens in zip(tools, counts, strict=True):
         tool.full_tokens = tool.cost
