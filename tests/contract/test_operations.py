@@ -140,8 +140,9 @@ async def test_a_prometheus_that_scrapes_a_worker_answers_every_expression_of_th
             number += 1
             new = candidate(f"text-{number}", 20)  # otherwise no text is counted, and the share has no value
             await stage.send(request(f"r{number}", candidates=[new]))
-            whole: dict[str, Any] = {"policy": "request", "model": "gpt-4o", "conversation": {"new_message": "why?"}}
-            await stage.send(request(f"w{number}", candidates=[], **whole))  # for the parts of a request
+            whole: dict[str, Any] = {"policy": "request", "conversation": {"new_message": "why?"}}
+            whole |= {"model": "gpt-4o", "candidates": []}
+            await stage.send(request(f"w{number}", **whole))  # for the parts of a request
             await asyncio.sleep(0.5)  # Prometheus sends no event after a scrape
             with suppress(ClientConnectorError):
                 unanswered = [one for one in unanswered if not await answered(http, one)]
