@@ -6,9 +6,10 @@ from typing import Any
 
 from apportion import COUNTERS, builtin_models
 from apportion.core.models import NO_SCALE, Model
-from support.chat_rules import ITEMS
 
 CLAUDE = "claude-opus-4-7"
+_ITEMS = ("messages", "input", "contents")
+"""The fields that may have the messages of a body. The lowest versions have no library of a provider."""
 _CALLS = ("tool_use", "function_call")
 _RESULTS = ("tool_result", "function_call_output")
 _SYSTEM = ("system", "instructions", "systemInstruction")
@@ -17,7 +18,7 @@ _TEXTS = ("content", "parts", "text", "thinking", "reasoningContent", "reasoning
 
 def shape_of(body: Mapping[str, Any]) -> str:
     """Return the field of a body that has its messages."""
-    return next(field for field in dict.fromkeys(ITEMS.values()) if field in body)
+    return next(field for field in _ITEMS if field in body)
 
 
 def body_tokens(

@@ -318,7 +318,7 @@ def test_tools_and_artifacts_are_one_request_with_one_decision() -> None:
         artifacts_tokens=st.none() | st.integers(0, 500),
         artifacts_policy=st.sampled_from([None, "fit-artifacts"]),
     ),
-    model=st.sampled_from([None, "claude-opus-4-7", "gpt-4o", "gemini-2.5-pro"]),
+    model=st.sampled_from([None, "claude-opus-4-7", "gpt-4o", "claude-sonnet-4-5"]),
 )
 def test_no_request_exceeds_its_limit(  # noqa: PLR0913, PLR0917 - each is an input
     make: Maker,
