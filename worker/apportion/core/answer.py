@@ -69,7 +69,7 @@ class AnswerParts(Struct, frozen=True):
 
     @property
     def sent(self) -> SentHistory | None:
-        """What is emitted of the history; None without one."""
+        """The messages of the history that are sent; None without a history."""
         kept = self.made.kept
         return None if kept is UNSET else SentHistory(kept, self.made.rewritten, self.made.material)
 

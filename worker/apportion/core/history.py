@@ -26,14 +26,14 @@ _DIGESTED = ("pinned", "pinned_in_place", "window", "keep_results", "trust")
 
 
 class SentHistory(Struct, frozen=True):
-    """What is emitted of a history: indices in the order of the output, the new contents by index.
-
-    `material` is a text that is emitted as a message of the user, and the number of messages before it.
-    """
+    """The messages of a history that are sent."""
 
     kept: Sequence[int]
+    """Their indices, in the order of the output."""
     rewritten: Mapping[int, Any] = {}
+    """The new contents, by index."""
     material: tuple[int, str] | None = None
+    """The number of messages before an added message of the user, and its text."""
 
 
 class History(Struct, frozen=True):

@@ -221,12 +221,12 @@ class Policy(PolicyTable):
 
     @cached_property
     def reads_sequence(self) -> bool:
-        """Whether a composition depends on the number of the answer."""
+        """True if a composition depends on the number of the answer."""
         return False
 
     @cached_property
     def marks_items(self) -> bool:
-        """Whether each item is between two marks, which need a fingerprint secret."""
+        """True if each item is between two marks, which need a fingerprint secret."""
         return False
 
     @classmethod

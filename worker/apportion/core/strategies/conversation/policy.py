@@ -162,7 +162,7 @@ class ConversationPolicy(HistoryTables, Policy):
 
     @cached_property
     def reads_sequence(self) -> bool:
-        """Whether a composition depends on the answer's number: a window names the answer of its cut."""
+        """True if a composition depends on the number of the answer: a window names the answer of its cut."""
         return self.prefix.slack > 0
 
     def parts(self, total_tokens: int) -> Parts:

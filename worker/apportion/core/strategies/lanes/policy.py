@@ -267,7 +267,7 @@ class LanesPolicy(LanesTables, Policy):
 
     @cached_property
     def marks_items(self) -> bool:
-        """Whether the template has a `{mark}`."""
+        """True if the template has a `{mark}`."""
         template = self.render.template
         return template is not None and any(name == _MARK for _, name, *_ in Formatter().parse(template))
 

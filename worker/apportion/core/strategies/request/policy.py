@@ -148,12 +148,12 @@ class RequestPolicy(Policy):
 
     @cached_property
     def reads_sequence(self) -> bool:
-        """Whether a composition depends on the answer's number."""
+        """True if a composition depends on the number of the answer."""
         return self.of_history.reads_sequence
 
     @cached_property
     def marks_items(self) -> bool:
-        """Whether the material's template has a `{mark}`."""
+        """True if the template of the material has a `{mark}`."""
         return self.of_material.marks_items
 
     @cached_property
