@@ -6,6 +6,8 @@ from typing import Any, TypeGuard
 
 from apportion.core.text.characters import WHITE_SPACE
 
+DECLARED = ("functionDeclarations", "function_declarations")
+"""Fields of Gemini's tools that have a list of functions."""
 _INNER = ("function", "custom", "toolSpec")
 """Fields of definitions that hold a function's name, description and parameters."""
 _OWN_NAMES = ("name", "server_label", "mcp_server_name")
@@ -20,7 +22,7 @@ _SENTENCE_MAX_CHARACTERS = 200
 
 def _functions(tool: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the objects of a definition that have a name, in any provider's form."""
-    declared = tool.get("functionDeclarations") or tool.get("function_declarations")
+    declared = next((tool[name] for name in DECLARED if tool.get(name)), None)
     if isinstance(declared, list):
         return [each for each in declared if isinstance(each, dict)]
     inner = [tool[name] for name in _INNER if isinstance(tool.get(name), dict)]
@@ -57,31 +59,30 @@ def text_of(tool: dict[str, Any]) -> str:
     return "\n".join(parts)
 
 
-def _parameters(value: Any) -> Iterator[str]:
-    """Yield the names of all properties in a JSON schema."""
+def _objects(value: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield all objects in a JSON value, the last of each list and object first."""
     stack = [value]
     while stack:
         part = stack.pop()
         if isinstance(part, Mapping):
-            properties = part.get("properties")
-            if isinstance(properties, Mapping):
-                yield from properties
+            yield part
             stack += part.values()
         elif isinstance(part, list):
             stack += part
+
+
+def _parameters(schema: Any) -> Iterator[str]:
+    """Yield the names of all properties in a JSON schema."""
+    for part in _objects(schema):
+        if isinstance(properties := part.get("properties"), Mapping):
+            yield from properties
 
 
 def chosen_names(tool_choice: Any) -> Iterator[str]:
     """Yield the names of tools in a provider's choice of a tool."""
-    stack = [tool_choice]
-    while stack:
-        part = stack.pop()
-        if isinstance(part, Mapping):
-            for key in _NAMED.intersection(part):
-                yield from _texts(part[key])
-            stack += part.values()
-        elif isinstance(part, list):
-            stack += part
+    for part in _objects(tool_choice):
+        for key in _NAMED.intersection(part):
+            yield from _texts(part[key])
 
 
 def _texts(value: Any) -> Iterable[str]:

@@ -15,7 +15,7 @@ from apportion.core.canonical import Facts
 from apportion.core.canonical_json import canonical_json_of_any
 from apportion.core.digests import digest
 from apportion.core.events import Opt
-from apportion.core.models import Model
+from apportion.core.models import NO_FRAME, NO_SCALE, Frame, Model, Scale
 from apportion.core.overlap.selection_order import Overlap
 from apportion.core.query.passages import ContentTerms
 from apportion.core.strategy_api.policy import Policy
@@ -144,6 +144,16 @@ class Task(Struct, Generic[P, T], frozen=True, kw_only=True):
     """
     overlap_of: Callable[[Sequence[Prepared], int], Overlap]
     """Returns the overlaps of candidates in canonical order, by a threshold in thousandths."""
+
+    @property
+    def frame(self) -> Frame:
+        """The frame of the model; all zero without a model."""
+        return NO_FRAME if self.model is None else self.model.frame
+
+    @property
+    def scale(self) -> Scale:
+        """The correction of counts; it changes nothing without a model or its correction."""
+        return NO_SCALE if self.model is None else self.model.scale or NO_SCALE
 
     @property
     def mark_ttl(self) -> Opt[str]:

@@ -21,8 +21,7 @@ def compose_text(
     the scale and rounded up. So they are at most the limit. Tokens of candidates and groups stay the
     counter's.
     """
-    scale = None if task.model is None else task.model.scale
-    permille = WHOLE if scale is None else scale.text
+    permille = task.scale.text
     limit_tokens = max(task.limit_tokens - fixed_tokens, 0) * WHOLE // permille
     answer = compose(replace(task, limit_tokens=limit_tokens))
     if not answer.used_tokens:

@@ -7,15 +7,13 @@ from typing import Any, NamedTuple
 from msgspec import json
 
 from apportion.core.errors import ErrorCode
-from apportion.core.tool_definitions import names_of, shortened
+from apportion.core.tool_definitions import DECLARED, names_of, shortened
 from apportion.doors.fitting.results import FitError
 from apportion.doors.fitting.shapes.form import countable, plain
 
 _CHOICE = ("tool_choice", "toolConfig", "tool_config")
 _WITHOUT_TOOLS = (*_CHOICE, "tools", "parallel_tool_calls")
 """Fields that a body without tools does not have."""
-_DECLARED = ("functionDeclarations", "function_declarations")
-"""Fields of Gemini's tools that have a list of functions."""
 _UNREAD = frozenset({"cache_control"})
 
 
@@ -94,12 +92,12 @@ def _as_json(value: Any, pointer: str) -> Any:
 
 def _parts(entry: Any) -> list[Any]:
     """Return an entry with a list of functions and other fields as one entry for each field."""
-    is_list = isinstance(entry, dict) and any(isinstance(entry.get(name), list) for name in _DECLARED)
+    is_list = isinstance(entry, dict) and any(isinstance(entry.get(name), list) for name in DECLARED)
     return [{name: value} for name, value in entry.items()] if is_list else [entry]
 
 
 def _functions(entry: Any) -> list[Any]:
-    declared = [entry.get(name) for name in _DECLARED] if isinstance(entry, dict) else []
+    declared = [entry.get(name) for name in DECLARED] if isinstance(entry, dict) else []
     return next((each for each in declared if isinstance(each, list)), [entry])
 
 

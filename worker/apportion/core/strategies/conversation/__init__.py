@@ -29,7 +29,7 @@ message that does not fit, and counts no overhead for the new message. These rul
   its group's margin. A system prompt without room is `no_room`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import ClassVar, Self
 
@@ -38,7 +38,7 @@ from msgspec.structs import replace
 
 from apportion.core.events import ContextRequest
 from apportion.core.history import as_message
-from apportion.core.models import NO_FRAME, NO_SCALE, Frame
+from apportion.core.models import Frame
 from apportion.core.results import Fidelity, Reason, ToolResults
 from apportion.core.shrink import Shrunk
 from apportion.core.strategies.conversation.chat_state import ChatState, encode_state
@@ -110,6 +110,11 @@ class PreparedChat(Struct, frozen=True):
     """The chat before the repair."""
 
     @property
+    def order(self) -> Sequence[int]:
+        """The index of each message in the given chat, by its index in the repaired one."""
+        return range(len(self.given.roles)) if self.repaired is None else self.repaired.order
+
+    @property
     def fixed_tokens(self) -> int:
         """The cost of the system prompt, the new message, its group and the pinned messages."""
         return self.prompt.whole.tokens + sum([self.counted.costs[each] for each in self.counted.mandatory])
@@ -119,8 +124,7 @@ class PreparedChat(Struct, frozen=True):
 
         Indices are those of the given chat. Messages that are always sent stay.
         """
-        order = range(len(self.given.roles)) if self.repaired is None else self.repaired.order
-        plan, out = self.counted.plan, set[int]()
+        order, plan, out = self.order, self.counted.plan, set[int]()
         groups = [range(first, last + 1) for last, first in plan.starts.items()]
         for index in self.counted.free:
             if order[index] in messages:
@@ -195,16 +199,13 @@ def _counters(task: ConversationTask) -> MessageCounters:
     """Return the counters of the messages, with the factors of the task's model."""
     if task.model is None:
         return MessageCounters(task.counter, task.counter)
-    scale = task.model.scale or NO_SCALE
-    text, tools = (scaled_counter(task.counter, permille) for permille in (scale.text, scale.json))
-    return MessageCounters(text, tools, scale.media, by_block=True)
+    text, tools = (scaled_counter(task.counter, permille) for permille in (task.scale.text, task.scale.json))
+    return MessageCounters(text, tools, task.scale.media, by_block=True)
 
 
 def _frame(task: ConversationTask) -> Frame:
     """Return the frame of the task's model. A separate system prompt counts as one more message."""
-    if task.model is None:
-        return NO_FRAME
-    frame = task.model.frame
+    frame = task.frame
     prompt_tokens = frame.message if task.own.conversation.system_prompt else 0
     return replace(frame, request=frame.request + prompt_tokens)
 

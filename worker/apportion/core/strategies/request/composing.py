@@ -8,7 +8,6 @@ from typing import Any, cast
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from apportion.core.models import NO_FRAME, NO_SCALE
 from apportion.core.strategies.conversation import PreparedChat, prepare
 from apportion.core.strategies.conversation.kept_history import ConversationTask
 from apportion.core.strategies.lanes import LanesStrategy
@@ -30,11 +29,10 @@ from apportion.core.strategy_api.policy import Policy
 from apportion.core.strategy_api.task import Task
 from apportion.core.strategy_api.text_part import compose_text
 from apportion.core.strategy_api.verdict import Bound, Verdicts
-from apportion.core.text.scaled_counter import scaled_counter
+from apportion.core.text.scaled_counter import WHOLE, scaled_counter
 from apportion.core.tool_definitions import chosen_names
 
 _LANES = LanesStrategy()
-_WHOLE = 1_000
 
 
 def compose_request(task: RequestTask) -> Verdicts:
@@ -46,20 +44,21 @@ def compose_request(task: RequestTask) -> Verdicts:
     tools = _read_tools(task, chat)
     if not task.limit_tokens:
         return JoinedParts(task, tools, chat.compose(0), _material(task, chat, 0)).withheld()
-    room = _room(task, chat, tools)
+    budget = _budget(task, chat, tools)
     offered = [tool for tool in tools if tool.bound is None]
-    if task.policy.tools.shorten and cost_of(offered, room.frame_tokens) > room.tools:
+    if task.policy.tools.shorten and cost_of(offered, task.frame.tools) > budget.tools:
         _count(task, shorten(offered))
-        room = _room(task, chat, tools)
-    tools_room = ToolsRoom(room.tools, room.frame_tokens, task.policy.tools.hold)
+        budget = _budget(task, chat, tools)
+    tools_room = ToolsRoom(budget.tools, task.frame.tools, task.policy.tools.hold)
     choose_tools(tools, task.own.query, tools_room, task.own.carried.tools)
-    tools_tokens = cost_of([tool for tool in tools if tool.fidelity is not None], room.frame_tokens)
-    rest_tokens = room.left + room.must - tools_tokens
+    tools_tokens = cost_of([tool for tool in tools if tool.fidelity is not None], task.frame.tools)
+    rest_tokens = budget.left + budget.must - tools_tokens
     history_room = chat.fixed_tokens + rest_tokens - (_share(task, rest_tokens) if rest_tokens > 0 else 0)
     untrusted = Untrusted(task)
     answer = untrusted.history(chat, max(0, history_room))
-    rooms = Rooms(room.tools, history_room, room.most - tools_tokens - answer.used_tokens)
-    fixed = Rooms(room.must, chat.fixed_tokens, room.pinned)
+    left_tokens = chat.task.total_tokens - tools_tokens - answer.used_tokens
+    rooms = Rooms(budget.tools, history_room, left_tokens)
+    fixed = Rooms(budget.must, chat.fixed_tokens, budget.pinned)
     is_infeasible = answer.infeasible or history_room <= 0
     compose = partial(_material, chat=chat, room=0 if is_infeasible else rooms.material)
     material = untrusted.material(compose, answer)
@@ -67,31 +66,29 @@ def compose_request(task: RequestTask) -> Verdicts:
     return result.infeasible() if is_infeasible else result.composed()
 
 
-class _Room(Struct, frozen=True):
-    """Tokens before tools are chosen: all of them, of the fixed parts, and the rest for optional tools."""
+class _Budget(Struct, frozen=True):
+    """Tokens before tools are chosen: those of fixed parts, and the rest."""
 
-    most: int
     must: int
     """The tools that must be sent, with the frame of tools."""
     pinned: int
+    """The protected candidates."""
     left: int
     """Below 0, the fixed parts exceed the limit."""
     tools: int
     """The most tokens of all tools."""
-    frame_tokens: int
 
 
-def _room(task: RequestTask, chat: PreparedChat, tools: Sequence[Tool]) -> _Room:
-    frame_tokens = 0 if task.model is None else task.model.frame.tools
-    most = max(0, task.limit_tokens - task.policy.answer_tokens(task.own.response_tokens, task.model))
-    must = cost_of([tool for tool in tools if tool.must], frame_tokens)
-    pinned = _pinned_tokens(task, chat, most - must)
-    left = most - must - pinned - chat.fixed_tokens
-    most_tools = max(must, min(task.policy.tools.max_tokens, left + must))
-    return _Room(most, must, pinned, left, most_tools, frame_tokens)
+def _budget(task: RequestTask, chat: PreparedChat, tools: Sequence[Tool]) -> _Budget:
+    must = cost_of([tool for tool in tools if tool.must], task.frame.tools)
+    left = chat.task.total_tokens - must
+    pinned = _pinned_tokens(task, chat, left)
+    left -= pinned + chat.fixed_tokens
+    return _Budget(must, pinned, left, max(must, min(task.policy.tools.max_tokens, left + must)))
 
 
 def _read_chat(task: RequestTask) -> PreparedChat:
+    """Return the chat; its total is the limit without the answer."""
     answer_tokens = task.policy.answer_tokens(task.own.response_tokens, task.model)
     fields: dict[str, Any] = {"policy": task.policy.of_history, "own": task.own.conversation}
     total_tokens = max(0, task.limit_tokens - answer_tokens)
@@ -115,18 +112,16 @@ def _count(task: RequestTask, tools: Sequence[Tool]) -> None:
     """Set the tokens of definitions; a definition that was counted before keeps its first count."""
     if not tools:
         return
-    scale = NO_SCALE if task.model is None else task.model.scale or NO_SCALE
-    frame = NO_FRAME if task.model is None else task.model.frame
     # with spaces, as Claude and templates of open models read them; OpenAI's models read less than JSON
     is_spaced = task.model is not None and task.model.provider != "openai"
     separators = None if is_spaced else (",", ":")
     texts = [
         dumps(tool.definition, ensure_ascii=False, sort_keys=True, separators=separators) for tool in tools
     ]
-    counts = scaled_counter(task.counter, scale.json).count_many(texts)
+    counts = scaled_counter(task.counter, task.scale.json).count_many(texts)
     for tool, tokens in zip(tools, counts, strict=True):
         tool.full_tokens = tool.cost
-        tool.cost = tool.tokens = tokens + frame.tool
+        tool.cost = tool.tokens = tokens + task.frame.tool
 
 
 def _share(task: RequestTask, rest_tokens: int) -> int:
@@ -134,7 +129,7 @@ def _share(task: RequestTask, rest_tokens: int) -> int:
     if task.own.material is None:
         return 0
     asked = task.own.material_tokens
-    return rest_tokens * task.policy.material.share // _WHOLE if asked is UNSET else min(asked, rest_tokens)
+    return rest_tokens * task.policy.material.share // WHOLE if asked is UNSET else min(asked, rest_tokens)
 
 
 def _pinned_tokens(task: RequestTask, chat: PreparedChat, room: int) -> int:

@@ -61,16 +61,16 @@ class JoinedParts(Struct, frozen=True):
         """Return the verdicts, the messages with the material at its place, and the state to carry."""
         answer, chat, material = self.withheld(), self.chat, self.material
         sent = [tool for tool in self.tools if tool.fidelity is not None]
-        tools_tokens = cost_of(sent, self._frame_tokens)
+        tools_tokens = cost_of(sent, self.task.frame.tools)
         artifacts = () if material is None else tuple(material.standing)
         text = material.text or "" if material is not None else ""
         position = self._position() if artifacts else 0
         first = self._messages_from + position
         estimated = tools_tokens + (chat.estimated_tokens or 0) + sum([each.cost for each in artifacts])
         used = tools_tokens + chat.used_tokens + (material.used_tokens if material is not None else 0)
-        is_text, has_place = self.task.policy.material.place == "text", bool(artifacts)
-        if is_text:  # for the window, the caller places it there, too
-            has_place &= chat.window is not UNSET
+        is_text = self.task.policy.material.place == "text"
+        # for the window, a text that the caller places has the same place
+        has_place = bool(artifacts) and (not is_text or chat.window is not UNSET)
         place = (position, short_digest(text.encode())) if has_place else None
         tools_now = carried_set(sent)
         state = CarriedParts(tools_now, place, chat.carried)
@@ -92,10 +92,6 @@ class JoinedParts(Struct, frozen=True):
             tool_results=chat.tool_results,
             breakpoints=self._breakpoints(len(sent), first, len(artifacts)),
         )
-
-    @property
-    def _frame_tokens(self) -> int:
-        return 0 if self.task.model is None else self.task.model.frame.tools
 
     @property
     def _answer_tokens(self) -> int:
@@ -131,7 +127,7 @@ class JoinedParts(Struct, frozen=True):
         prompt = sum([verdict.cost for verdict in system])
         sent = [tool for tool in self.tools if tool.fidelity is not None]
         rooms, fixed, used = self.rooms, self.fixed, self.chat.used_tokens
-        history, frame = used - prompt if used else 0, self._frame_tokens
+        history, frame = used - prompt if used else 0, self.task.frame.tools
         messages = sum([verdict.cost for verdict in self.chat.verdicts]) - prompt
         parts = [
             PartTokens(SYSTEM, prompt, prompt, prompt if used else 0, prompt),

@@ -17,6 +17,7 @@ from apportion.core.results import Fidelity
 from apportion.core.strategies.conversation.chat_state import short_digest
 from apportion.core.strategies.request.policy import TOOLS
 from apportion.core.strategy_api.verdict import Bound, Verdict
+from apportion.core.text.scaled_counter import WHOLE
 from apportion.core.tool_definitions import has_own_name, names_of, shortened, text_of
 
 TOOL_CHOICE, CALLED = "tool_choice", "called"
@@ -25,7 +26,6 @@ CARRIED_MAX = 1_024
 _DIGEST_BYTES = 8
 _NAME_MAX_CHARACTERS = 128
 """The greatest length of a provider's names; a tool with a longer one has its index as name."""
-_WHOLE = 1_000
 _RULE = QueryRule(stems=True)
 
 
@@ -54,8 +54,10 @@ def read_tools(tools: Sequence[dict[str, Any]]) -> list[Tool]:
     ):
         names = tuple(names_of(tool))
         is_short = len(names) == 1 and len(names[0]) <= _NAME_MAX_CHARACTERS
-        name, key = names[0] if is_short else str(index), names[0] if has_own_name(tool) else json
-        name = f"{name}/{index}" if name in ids and key not in seen else name
+        key = names[0] if has_own_name(tool) else json
+        name = names[0] if is_short else str(index)
+        if name in ids and key not in seen:
+            name = f"{name}/{index}"
         read.append(
             Tool(
                 f"tools/{name}",
@@ -174,7 +176,7 @@ def _have_best(held: Sequence[Tool], optional: Sequence[Tool], hold: int) -> boo
     stay = {tool.index for tool in held}
     inside = [tool.lexical or 0 for tool in optional if tool.index in stay]
     outside = [tool.lexical or 0 for tool in optional if tool.index not in stay]
-    return bool(inside) and max(outside, default=0) * (_WHOLE - hold) <= max(inside) * _WHOLE
+    return bool(inside) and max(outside, default=0) * (WHOLE - hold) <= max(inside) * WHOLE
 
 
 def carried_set(tools: Iterable[Tool]) -> bytes:

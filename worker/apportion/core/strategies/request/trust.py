@@ -4,14 +4,13 @@ Items that must be sent count first, and are never left out. Then messages are k
 to the first that exceeds the share, and candidates by rank, each that fits.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from apportion.core.models import NO_SCALE
 from apportion.core.results import Bound
 from apportion.core.strategies.conversation import PreparedChat
 from apportion.core.strategies.conversation.verdicts import MESSAGES
@@ -29,21 +28,24 @@ class Untrusted:
     def __init__(self, task: RequestTask) -> None:
         self._task, self._table = task, task.policy.trust
         self._most_tokens = task.limit_tokens * self._table.untrusted_share // WHOLE
-        given = task.own.conversation.conversation.trust or ()
-        self._given = {each.index: each.trust for each in given}
+        conversation = task.own.conversation.conversation
+        self._given = {each.index: each.trust for each in conversation.trust or ()}
+        self._last = len(conversation.messages)
+        """The index of the new message in the given chat."""
 
     def history(self, chat: PreparedChat, room: int) -> Verdicts:
         """Return the chat in its room, without untrusted messages beyond the share."""
         answer, out = chat.compose(room), frozenset[int]()
         if self._table.untrusted_share == WHOLE:
             return answer
-        while more := self._beyond(answer, self._always_sent(chat), len(chat.given.roles) - 1):
+        always = frozenset([chat.order[index] for index in chat.counted.mandatory])
+        while more := self._beyond(answer, always):
             chat, left_out = chat.without(more)
             if left_out <= out:
                 break
             out, answer = out | left_out, chat.compose(room)
         for verdict in answer.verdicts:
-            if verdict.bound is Bound.GROUP and self._index(verdict, len(chat.given.roles) - 1) in out:
+            if verdict.bound is Bound.GROUP and self._index(verdict) in out:
                 verdict.bound = Bound.UNTRUSTED
         return answer
 
@@ -56,7 +58,6 @@ class Untrusted:
             return material
         most = self._most_tokens - self._tokens_of(history)
         distrusted = self._distrusted()
-        scale = (NO_SCALE if task.model is None else task.model.scale or NO_SCALE).text
         # an older candidate of a subject does not return if the newest one is left out
         superseded = {each.id: each.superseded_by for each in material.verdicts if each.superseded_by}
         bounds = dict.fromkeys(superseded, Bound.SUBJECT)
@@ -64,7 +65,7 @@ class Untrusted:
             sent = [each for each in material.verdicts if each.fidelity is not None and each.id in distrusted]
             left, out = most, set[str]()
             for verdict in sorted(sent, key=lambda verdict: not verdict.constraint):
-                tokens = scale_tokens(verdict.tokens, scale)
+                tokens = scale_tokens(verdict.tokens, task.scale.text)
                 if tokens <= left or verdict.constraint:
                     left -= tokens
                 else:
@@ -103,12 +104,12 @@ class Untrusted:
             if not min(trust, by_subject.get(candidate.facts.subject, trust))
         }
 
-    def _beyond(self, answer: Verdicts, always: frozenset[int], last: int) -> set[int]:
+    def _beyond(self, answer: Verdicts, always: frozenset[int]) -> set[int]:
         """Return the untrusted messages beyond the share: the newest such message, and all older ones."""
         untrusted = {
-            self._index(verdict, last): verdict
+            self._index(verdict): verdict
             for verdict in answer.verdicts
-            if verdict.group == MESSAGES and not self._trust(verdict, last)
+            if verdict.group == MESSAGES and not self._trust(verdict)
         }
         sent = {index: verdict.tokens for index, verdict in untrusted.items() if verdict.fidelity is not None}
         left = self._most_tokens - sum([tokens for index, tokens in sent.items() if index in always])
@@ -119,23 +120,14 @@ class Untrusted:
         return set()
 
     def _tokens_of(self, history: Verdicts) -> int:
-        last = len(self._task.own.conversation.conversation.messages)
         sent = [verdict for verdict in history.standing if verdict.group == MESSAGES]
-        return sum([verdict.tokens for verdict in sent if not self._trust(verdict, last)])
+        return sum([verdict.tokens for verdict in sent if not self._trust(verdict)])
 
-    def _trust(self, verdict: Verdict, last: int) -> int:
+    def _trust(self, verdict: Verdict) -> int:
         default = self._table.roles.get(verdict.kind, self._table.default)
-        return self._given.get(self._index(verdict, last), default)
+        return self._given.get(self._index(verdict), default)
 
-    @staticmethod
-    def _index(verdict: Verdict, last: int) -> int:
-        """Return the index of a message in the given chat; `last` is the new message's."""
+    def _index(self, verdict: Verdict) -> int:
+        """Return the index of a message in the given chat."""
         name = verdict.id.removeprefix(f"{MESSAGES}/")
-        return int(name) if name != verdict.id else last
-
-    @staticmethod
-    def _always_sent(chat: PreparedChat) -> frozenset[int]:
-        order: Sequence[int] = range(len(chat.given.roles))
-        if chat.repaired is not None:
-            order = chat.repaired.order
-        return frozenset([order[index] for index in chat.counted.mandatory])
+        return int(name) if name != verdict.id else self._last
